@@ -44,7 +44,7 @@ torture: $(READY)  ## try to break it for MINUTES=5 minutes; the record goes to 
 	$(BIN)/python -m tests.torture --minutes $(MINUTES) --record torture.json
 
 exhibits: $(READY)  ## rebuild the tables of the documents from experiments/results/
-	$(BIN)/python benchmarks/exhibits.py
+	$(BIN)/python experiments/exhibits.py
 
 docs: $(DOCS_READY)  ## the documentation as a site that opens from disk: site/index.html
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict

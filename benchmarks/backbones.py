@@ -1,7 +1,7 @@
 """What each of 46 networks of timm gets here: its tail, how exact that is, and how long an image takes.
 
-    python benchmarks/backbones.py [--only NAME ...] [--out experiments/results/backbones/cpu.json]
-    python benchmarks/exhibits.py docs/backbones.md        writes the table
+    python benchmarks/backbones.py [--only NAME ...] [--out experiments/results/backbones.jsonl#cpu]
+    python experiments/exhibits.py docs/backbones.md        writes the table
 
 Weights are random, since speed and exactness do not depend on them: nothing is fetched. Exactness is the largest
 difference between tail(trunk(image)) and the network itself, in double precision, as a share of the largest number;
@@ -21,7 +21,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from script import one_sentence
 from torch import Tensor, nn
 
 from holotype.errors import InputError
@@ -35,6 +34,7 @@ from holotype.models.speed import fastest, measure
 from holotype.models.tails import split
 from holotype.models.whole_tail import Model, WholeTail
 from holotype.runs.provenance import commit
+from measure import has_record, one_sentence, read_record, write_record
 
 TOP = Path(__file__).resolve().parent.parent
 SPEEDS = TOP / "src" / "holotype" / "models" / "speeds.json"
@@ -236,13 +236,13 @@ def main(words: Sequence[str] | None = None) -> int:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--only", nargs="*", help="names with tags, families, or recommended")
-    parser.add_argument("--out", default=str(TOP / "experiments" / "results" / "backbones" / "cpu.json"))
+    parser.add_argument("--out", default=str(TOP / "experiments" / "results" / "backbones.jsonl#cpu"))
     given = parser.parse_args(words)
     torch.set_num_threads(1)
     out = Path(given.out)
     rows = (
-        {row["name"]: row for row in json.loads(out.read_text())["rows"]}
-        if given.only and out.exists()
+        {row["name"]: row for row in read_record(out, ["rows"], "backbones.py")["rows"]}
+        if given.only and has_record(out)
         else {}
     )
     for family, networks in NETWORKS.items():
@@ -252,7 +252,7 @@ def main(words: Sequence[str] | None = None) -> int:
             started = time.monotonic()
             rows[name] = look_at(family, name, blocks)
             told = [rows[one] for several in NETWORKS.values() for one, _ in several if one in rows]
-            write_text(out, json.dumps(facts() | {"rows": told}, indent=1) + "\n")
+            write_record(out, facts() | {"rows": told})
             print(f"{name}: {time.monotonic() - started:.0f} s", file=sys.stderr, flush=True)
     if not given.only or given.only == ["recommended"]:
         write_text(SPEEDS, json.dumps(facts() | {"networks": recommended_speeds()}, indent=1) + "\n")

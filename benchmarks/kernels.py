@@ -19,17 +19,13 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from jpegs import make_photographs
-from measure import Plan, wait
-from method_parts import SETTINGS
-from ours import Bench, free, make_loop
-from script import one_sentence
 from torch.autograd import DeviceType
 from torch.profiler import ProfilerActivity, profile
-from world import EMBEDDED_SIZE, World
 
 from holotype.machine.device import pick_device, processors
 from holotype.training.progress import StopRequest
+from loops import SETTINGS, Bench, free, make_loop
+from measure import EMBEDDED_SIZE, Plan, World, make_photographs, one_sentence, wait
 
 TURN = 20
 """Steps of SPTNet's prompt, and then of its network."""

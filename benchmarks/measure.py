@@ -2,28 +2,51 @@
 
 A GPU works behind the program's back, so that clocks are read only after waiting for it, and only between
 blocks of steps: waiting after every step would itself cost what it measures.
+
+And what every measurement starts from: JPEG files that cost about as much to read as photographs, a network, a method.
 """
 
 from __future__ import annotations
 
-import os
-import platform
+import hashlib
+import io
 import resource
-import shlex
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import asdict, dataclass
-from importlib.metadata import version
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from statistics import mean, median
 from typing import Any
 
+import numpy as np
 import torch
+from PIL import Image
 
-from holotype.machine.device import processors
-from holotype.runs.provenance import commit, hardware
+from holotype.data.benchmarks import SAMPLE
+from holotype.data.decode import ImageProblem, read_image
+from holotype.data.sources import IMAGE_EXTENSIONS
+from holotype.data.table import Table
+from holotype.errors import InputError
+from holotype.machine import torchvision_cure as _torchvision
+from holotype.machine.device import Compute
+from holotype.methods import Method, Task, find_method
+from holotype.models.backbone import IMAGENET_MEAN, IMAGENET_STD, Backbone, BackboneConfig, load_backbone
+from holotype.models.origins import MADE
+from holotype.models.tails import split
+from holotype.models.whole_tail import Model
+
+sys.path.append(str(Path(__file__).resolve().parents[1] / "experiments"))  # the harness is there
+
+from harness import command as command
+from harness import facts as facts
+from harness import has_record as has_record
+from harness import one_sentence as one_sentence
+from harness import read_every as read_every
+from harness import read_record as read_record
+from harness import write_record as write_record
 
 EPOCHS = 200
 """Epochs of the run that step times are extrapolated to; what the methods' papers train."""
@@ -155,30 +178,257 @@ def _peak_resident() -> int:
     return unit * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 
 
-def facts(device: torch.device) -> dict[str, Any]:
-    """What stands beside every figure."""
-    return {
-        "hardware": hardware(device),
-        "device": device.type,
-        "cores": processors(),
-        "python": platform.python_version(),
-        "torch": torch.__version__,
-        "timm": version("timm"),
-        "torchvision": version("torchvision"),
-        "commit": commit(),
-        "load": _load(),
-    }
+@dataclass(frozen=True)
+class Clusters:
+    """What is clustered: made features, in classes of equal size."""
+
+    images: int
+    dim: int
+    classes: int
+    starts: int = 1
+    """Of k-means; communities have none."""
 
 
-def _load() -> float | None:
-    """Programs that kept processors busy in the last minute, this one included; None where nobody counts."""
-    try:
-        return round(os.getloadavg()[0], 1)
-    except (OSError, AttributeError):
-        return None
+CUB = Clusters(6000, 384, 200)
+"""About CUB's images, as ViT-S sees them."""
+IMAGENET_100 = Clusters(127_000, 768, 100, starts=100)
+"""About ImageNet-100's images, as ViT-B sees them."""
+
+SHORT = Plan(10, 5, 20)
+"""Where many are measured."""
 
 
-def command(words: Sequence[str], script: str = "speed.py") -> str:
-    """The command line, with whole paths shortened to names: where files lay is nobody's business."""
-    told = [Path(word).name if Path(word).is_absolute() else word for word in words]
-    return shlex.join(["python", f"benchmarks/{script}", *told])
+@dataclass(frozen=True)
+class Effort:
+    """How long each kind of step is measured, and how far growth is followed."""
+
+    reference: Plan
+    exact: Plan
+    cached: Plan
+    together: Plan
+    repeats: int
+    """Of the trunk and the matrix product."""
+    runs: tuple[int, ...] = (1, 8)
+    """Runs that train at once."""
+    ks: tuple[int, ...] = (100, 200, 1000)
+    exact_growth: bool = True
+    """Whether growth with the batch is followed in exact mode too: every shape is compiled anew."""
+    methods: Plan = SHORT
+    """Of every method on tokens."""
+    image_stages: Plan = SHORT
+    """Of stages on images; where two kinds of step take turns, a turn is a block, and each kind has so many."""
+    communities: Clusters = CUB
+    kmeans: Clusters = IMAGENET_100
+
+
+EFFORTS = {
+    "cuda": Effort(Plan(16, 4, 8), Plan(12, 20, 10), Plan(20, 20, 50), Plan(10, 10, 25), 20),
+    "cuda quick": Effort(
+        Plan(8, 2, 8), Plan(5, 5, 10), Plan(10, 5, 50), Plan(5, 5, 10), 10, exact_growth=False
+    ),
+    "cpu": Effort(
+        Plan(2, 4, 2),
+        Plan(2, 4, 2),
+        Plan(4, 10, 5),
+        Plan(2, 4, 2),
+        5,
+        methods=Plan(4, 5, 4),
+        image_stages=Plan(2, 3, 2),
+        kmeans=replace(IMAGENET_100, starts=1),  # one takes most of a minute
+    ),
+    "cpu quick": Effort(
+        Plan(1, 2, 1),
+        Plan(1, 2, 1),
+        Plan(2, 3, 2),
+        Plan(1, 2, 1),
+        2,
+        exact_growth=False,
+        methods=Plan(1, 2, 2),
+        image_stages=Plan(1, 2, 1),
+        communities=Clusters(600, 96, 20),
+        kmeans=Clusters(1200, 96, 20, starts=4),
+    ),
+}
+"""By device; any other device than these is measured like a CPU."""
+
+
+LONGER, SHORTER = 500, 375
+"""Sides of most of CUB's photographs; the shorter one varies by SPREAD here."""
+SPREAD = 40
+TARGET = 100_000
+"""Bytes of a file, within about a tenth."""
+QUALITY = 90
+GRAIN = 1024
+"""Side of the field of noise that every image takes its own piece of; drawing noise anew costs more than
+writing the file."""
+
+
+@dataclass(frozen=True)
+class Photographs:
+    """What was made."""
+
+    paths: list[str]
+    mean_bytes: float
+    description: str
+
+
+Source = Callable[[int], Image.Image]
+"""The picture to enlarge for a number."""
+
+
+def make_photographs(
+    folder: Path, n: int, *, images: Path | None = None, threads: int = 8, longer: int = LONGER
+) -> Photographs:
+    """Write n JPEG files into `folder`, the same ones whenever the arguments are the same."""
+    if n < 1:
+        raise InputError(f"{n} images cannot be made; give --n-images a positive number.")
+    folder.mkdir(parents=True, exist_ok=True)
+    source, origin = _sample() if images is None else _folder(images)
+    grain = np.random.default_rng(0).normal(0, 1, (GRAIN, GRAIN, 3)).astype(np.float32)
+    target = TARGET * longer**2 / LONGER**2
+    strength = _calibrate(source, grain, longer, target)
+    paths = [folder / f"{number:06d}.jpg" for number in range(n)]
+
+    def write(number: int) -> int:
+        _photograph(source, grain, number, longer, strength).save(paths[number], quality=QUALITY)
+        return paths[number].stat().st_size
+
+    with ThreadPoolExecutor(threads) as pool:
+        sizes = list(pool.map(write, range(n)))
+    mean = sum(sizes) / n
+    description = f"{n:,} JPEG files, {longer} pixels on the longer side, {mean / 1e3:.0f} kB each: {origin}"
+    return Photographs([str(path) for path in paths], mean, f"{description}, enlarged, with grain")
+
+
+def _sample() -> tuple[Source, str]:
+    with np.load(SAMPLE, allow_pickle=False) as arrays:
+        pixels = arrays["x"]
+    pictures = [Image.fromarray(one).convert("RGB") for one in pixels]
+    return lambda number: pictures[number % len(pictures)], "the embedded Fashion-MNIST images"
+
+
+def _folder(images: Path) -> tuple[Source, str]:
+    found = (
+        sorted(p for p in images.rglob("*") if p.suffix.lower() in IMAGE_EXTENSIONS)
+        if images.is_dir()
+        else []
+    )
+    if not found:
+        raise InputError(f"There are no images in {images}; give another folder with --images.")
+
+    def read(number: int) -> Image.Image:
+        path = found[number % len(found)]
+        try:
+            return read_image(str(path))[0]
+        except ImageProblem as problem:
+            raise InputError(f"{problem} Remove it from the folder given with --images.") from problem
+
+    return read, f"images of the folder {images.name}"
+
+
+def _photograph(source: Source, grain: np.ndarray, number: int, longer: int, strength: float) -> Image.Image:
+    """Picture `number`: every third stands upright, the shorter side varies, the grain is its own piece."""
+    rng = np.random.default_rng(number)
+    spread = int(rng.integers(-SPREAD, SPREAD + 1)) * longer // LONGER
+    shorter = max(SHORTER * longer // LONGER + spread, 1)
+    size = (shorter, longer) if number % 3 == 0 else (longer, shorter)
+    picture = np.asarray(source(number).resize(size, Image.Resampling.BICUBIC), dtype=np.float32)
+    top, left = rng.integers(0, GRAIN - longer, 2)
+    piece = grain[top : top + size[1], left : left + size[0]]
+    return Image.fromarray(np.clip(picture + strength * piece, 0, 255).astype(np.uint8))
+
+
+def _calibrate(source: Source, grain: np.ndarray, longer: int, target: float) -> float:
+    """The strength of the grain at which files take `target` bytes, by bisection over a few pictures."""
+
+    def mean_bytes(strength: float) -> float:
+        sizes = []
+        for number in range(24):
+            stream = io.BytesIO()
+            _photograph(source, grain, number, longer, strength).save(stream, "jpeg", quality=QUALITY)
+            sizes.append(stream.tell())
+        return sum(sizes) / len(sizes)
+
+    low, high = 0.0, 64.0
+    for _ in range(8):
+        middle = (low + high) / 2
+        low, high = (middle, high) if mean_bytes(middle) < target else (low, middle)
+    return high
+
+
+EMBEDDED_ARCH, EMBEDDED_SIZE = "vit_tiny_patch16_224", 128
+
+
+@dataclass(frozen=True)
+class World:
+    """The conditions under which everything is compared."""
+
+    paths: list[str]
+    arch: str
+    """timm's name of a network or that of one made for the project, which gets random weights (they do not matter for
+    speed), or "embedded"."""
+    image_size: int
+    batch: int
+    k: int
+    device: torch.device
+    epochs: int = 200
+
+    def table(self, n: int | None = None, k: int | None = None) -> Table:
+        """The first n photographs, half of k classes known, and a quarter of the images labelled, as in CUB."""
+        n, k = n or len(self.paths), k or self.k
+        known = tuple(f"class {c:04d}" for c in range(max(k // 2, 1)))
+        label = ["" if i % 4 else known[i // 4 % len(known)] for i in range(n)]
+        return Table(
+            np.array(self.paths[:n], dtype=object), np.array(label, dtype=object), known, name="speed"
+        )
+
+    def method(
+        self,
+        name: str,
+        dim: int,
+        n: int | None = None,
+        k: int | None = None,
+        settings: Mapping[str, Any] | None = None,
+    ) -> Method:
+        """With fresh heads."""
+        table, (cls, config) = self.table(n, k), self.configured(name, settings or {})
+        torch.manual_seed(0)
+        task = Task(len(table.known), k or self.k, dim, len(table), int(table.labelled.sum()), self.epochs)
+        return cls(config, task)
+
+    def configured(self, name: str, settings: Mapping[str, Any]) -> tuple[type[Method], Any]:
+        """A method, and its settings: the defaults but for those that are given."""
+        cls = find_method(name)
+        return cls, cls.Config(**settings)
+
+    def model(self) -> Model:
+        """The whole network as timm builds it, with random weights."""
+        _torchvision.cure()
+        import timm
+
+        arch = EMBEDDED_ARCH if self.arch == "embedded" else self.arch
+        arch = MADE[arch].arch if arch in MADE else arch
+        if not timm.is_model(arch):
+            raise InputError(f"timm knows no network {arch}; give --arch another name.")
+        torch.manual_seed(0)
+        model = timm.create_model(arch, img_size=self.image_size, num_classes=0)
+        for name, parameter in model.named_parameters():
+            if name.endswith(".gamma"):  # timm starts it near 0, with which all images would look the same
+                torch.nn.init.ones_(parameter)
+        return model
+
+    def backbone(self) -> Backbone:
+        """The same network as trunk and tail."""
+        if self.arch == "embedded" and self.image_size == EMBEDDED_SIZE:
+            return load_backbone(BackboneConfig())
+        model = self.model()
+        dim = int(model.num_features)
+        trunk, tail = split(model, 1)
+        digest = hashlib.sha256(f"random {self.arch} {self.image_size}".encode()).hexdigest()
+        return Backbone(
+            trunk, tail, dim, self.image_size, IMAGENET_MEAN, IMAGENET_STD, self.arch, digest, caveat=""
+        )
+
+    def compute(self) -> Compute:
+        """One process on this device: bf16 for the backbone on a GPU, fp32 on a CPU, as runs have it."""
+        return Compute.on(self.device.type)

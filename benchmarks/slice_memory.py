@@ -18,16 +18,16 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from slices import peak
 
 from holotype.machine.engine import run_slices
 from holotype.runs.slice_folder import Planned, Wanted, prepare
+from slices import peak
 
 ROWS = (10_000, 100_000, 1_000_000)
 EACH, DIM = 4096, 768
@@ -132,7 +132,7 @@ def measure(place: Path, most: int) -> None:
                 print(json.dumps({"command": command, "source": kind, **found}), flush=True)
 
 
-def main() -> None:
+def main(words: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--most", type=int, default=max(ROWS), help="rows at most")
     parser.add_argument(
@@ -140,7 +140,7 @@ def main() -> None:
     )
     parser.add_argument("--run", type=Path, help="with --one: assign by this run instead of embed")
     parser.add_argument("--folder", type=Path, help="where to write (default: a temporary folder)")
-    given = parser.parse_args()
+    given = parser.parse_args(words)
     with tempfile.TemporaryDirectory() as temporary:
         place = given.folder or Path(temporary)
         if given.one and given.run:
@@ -152,4 +152,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -15,9 +15,10 @@ import argparse
 import json
 import os
 import resource
+import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -112,13 +113,12 @@ def compare_loop(n: int, repeats: int, place: Path, longer: int = 500) -> dict[s
 
     longer: side of a photograph in pixels.
     """
-    from jpegs import make_photographs
-
     from holotype.data.sources import load_table, stream_paths
     from holotype.machine.device import Compute
     from holotype.models.backbone import BackboneConfig, load_backbone
     from holotype.runs.embed import embed_table
     from holotype.runs.slices import EmbedSlice
+    from measure import make_photographs
 
     make_photographs(place / "photos", n, longer=longer)
     network = load_backbone(BackboneConfig())
@@ -149,7 +149,7 @@ def compare_loop(n: int, repeats: int, place: Path, longer: int = 500) -> dict[s
     return told
 
 
-def main() -> None:
+def main(words: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--slices", type=int, default=2000)
     parser.add_argument("--engine", choices=("local", "ray"), default="local")
@@ -158,7 +158,7 @@ def main() -> None:
     parser.add_argument("--loop", type=int, metavar="IMAGES", help="compare with the plain loop instead")
     parser.add_argument("--repeats", type=int, default=3, help="with --loop")
     parser.add_argument("--folder", type=Path, help="where to write (default: a temporary folder)")
-    given = parser.parse_args()
+    given = parser.parse_args(words)
     with tempfile.TemporaryDirectory() as temporary:
         place = given.folder or Path(temporary)
         if given.loop:
@@ -170,4 +170,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -1,7 +1,7 @@
 """How fast is it? Measures everything that docs/performance.md says, on whatever device it is on.
 
-    python benchmarks/speed.py --out experiments/results/speed/h200.json
-    python benchmarks/speed.py --table experiments/results/speed/*.json --into docs/performance.md
+    python benchmarks/speed.py --out experiments/results/speed.jsonl#h200
+    python benchmarks/speed.py --table experiments/results/speed.jsonl --into docs/performance.md
 
 The first command makes a folder of photographs, then times (a) a pipeline in the style of the field's released
 code, (b) Holotype's exact mode and (c) its token cache, for SimGCD and RPC, the trunk alone against a matrix
@@ -13,7 +13,6 @@ puts them into a document.
 from __future__ import annotations
 
 import argparse
-import json
 import logging
 import os
 import sys
@@ -27,18 +26,27 @@ from types import GeneratorType
 from typing import Any
 
 import torch
-from effort import EFFORTS, IMAGENET_100, Effort
-from jpegs import make_photographs
-from measure import command, facts
-from ours import Bench
-from parts import PARTS
-from script import one_sentence, read_record
-from tables import insert, tables
-from world import EMBEDDED_SIZE, World
 
 from holotype.errors import InputError
 from holotype.machine.device import processors
-from holotype.machine.files import write_text
+from loops import Bench
+from measure import (
+    EFFORTS,
+    EMBEDDED_SIZE,
+    IMAGENET_100,
+    Effort,
+    World,
+    command,
+    facts,
+    has_record,
+    make_photographs,
+    one_sentence,
+    read_every,
+    read_record,
+    write_record,
+)
+from parts import PARTS
+from speed_tables import insert, tables
 
 ALIKE = (
     "hardware",
@@ -53,6 +61,8 @@ ALIKE = (
     "quick",
 )
 """What must be equal for a part to join a file of parts."""
+KEYS = (*ALIKE, "command", "parts", "costs", "commands")
+"""Of a record."""
 
 
 @dataclass(frozen=True)
@@ -88,7 +98,7 @@ def settings(given: argparse.Namespace, default: Setting) -> Setting:
 def make_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
     add = parser.add_argument
-    add("--out", type=Path, default=Path("experiments/results/speed/here.json"), help="file for the figures")
+    add("--out", type=Path, default=Path("results/speed.json"), help="file for the figures")
     add("--only", default=",".join(PARTS), help=f"parts to measure, of {','.join(PARTS)}")
     add("--quick", action="store_true", help="fewer steps: rougher figures in a third of the time")
     add("--full", action="store_true", help="k-means in its full size on a CPU too: 100 starts")
@@ -110,8 +120,8 @@ def main(words: Sequence[str] | None = None) -> int:
     words = sys.argv[1:] if words is None else list(words)
     given = make_parser().parse_args(words)
     if not given.table:
-        return measure(given, command(words))
-    text = tables([read(path) for path in given.table])
+        return measure(given, command("benchmarks/speed.py", words))
+    text = tables([record for path in given.table for record in read_every(path, KEYS, "speed.py")])
     print(text)
     if given.into:
         insert(text, given.into)
@@ -188,14 +198,13 @@ def progress(row: dict[str, Any]) -> str:
 
 def save(record: dict[str, Any], bench: Bench, out: Path) -> None:
     record["costs"] |= bench.costs
-    out.parent.mkdir(parents=True, exist_ok=True)
-    write_text(out, json.dumps(record, indent=1, ensure_ascii=False) + "\n")
+    write_record(out, record)
 
 
 def join(out: Path, found: dict[str, Any]) -> dict[str, Any]:
     """The record that parts are added to: the file's own if it was made under the same conditions."""
     record = {**found, "commands": {}, "costs": {}, "parts": {}}
-    if not out.is_file():
+    if not has_record(out):
         return record
     before = read(out)
     other = [key for key in ALIKE if before.get(key) != found[key]]
@@ -207,7 +216,7 @@ def join(out: Path, found: dict[str, Any]) -> dict[str, Any]:
 
 
 def read(path: Path) -> dict[str, Any]:
-    return read_record(path, (*ALIKE, "command", "parts", "costs", "commands"), "speed.py")
+    return read_record(path, KEYS, "speed.py")
 
 
 def chosen(only: str) -> list[str]:

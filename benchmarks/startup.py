@@ -15,6 +15,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 CHILD = """
@@ -60,12 +61,12 @@ def once(cache: Path) -> tuple[float, float]:
     return elapsed, busy
 
 
-def main() -> int:
+def main(words: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--repeats", type=int, default=5)
-    given = parser.parse_args()
+    given = parser.parse_args(words)
     with tempfile.TemporaryDirectory() as cache:
         cold, _ = once(Path(cache))
         warm, busy = zip(*(once(Path(cache)) for _ in range(given.repeats)), strict=True)

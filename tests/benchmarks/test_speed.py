@@ -7,14 +7,13 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-import method_parts
-import parts
 import pytest
-import speed
 import torch
-from effort import EFFORTS, Clusters, Effort
-from jpegs import make_photographs
-from measure import Plan
+
+import loops
+import parts
+import speed
+from measure import EFFORTS, Clusters, Effort, Plan, make_photographs
 from parts import PARTS
 
 SMALL = [
@@ -41,10 +40,10 @@ def little_effort(monkeypatch) -> None:
     few = replace(few, communities=Clusters(60, 8, 4), kmeans=Clusters(80, 8, 4, starts=2))
     monkeypatch.setitem(EFFORTS, "cpu", few)
     for name in ("gcd", "dccl", "promptcal"):  # 65 536 outputs take seconds a step on a CPU
-        given = method_parts.SETTINGS.get(name, {})
-        monkeypatch.setitem(method_parts.SETTINGS, name, {**given, "proj_out": 0})
+        given = loops.SETTINGS.get(name, {})
+        monkeypatch.setitem(loops.SETTINGS, name, {**given, "proj_out": 0})
     monkeypatch.setattr(parts, "WORKERS", 1)
-    monkeypatch.setattr("ceilings.SIDES", {"cpu": 64})
+    monkeypatch.setattr("parts.SIDES", {"cpu": 64})
     monkeypatch.setattr(speed, "make_photographs", partial(make_photographs, longer=80))
     monkeypatch.setattr("logging.basicConfig", lambda **given: None)
     for name in ("TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR"):
@@ -71,7 +70,7 @@ def test_a_whole_run(tmp_path: Path, capsys) -> None:
     assert grown[0]["cache"]["bytes"] == 4 * grown[2]["cache"]["bytes"]
     assert grown[0]["store_bytes"] > grown[1]["store_bytes"] > grown[2]["store_bytes"]
     assert record["parts"]["ceilings"]["share"] > 0
-    assert [row["method"] for row in record["parts"]["methods"]] == list(method_parts.TOKEN_METHODS)
+    assert [row["method"] for row in record["parts"]["methods"]] == list(loops.TOKEN_METHODS)
     assert [row["method"] for row in record["parts"]["image_stages"]] == ["sptnet"] * 2 + ["promptcal"] * 2
     assert [row["images"] for row in record["parts"]["clustering"]] == [60, 80]
     assert record["torch"] == torch.__version__
@@ -118,15 +117,15 @@ def test_a_part_that_fails_does_not_end_the_others(tmp_path: Path, monkeypatch, 
 
 
 def test_a_method_that_fails_costs_its_own_row_alone(tmp_path: Path, monkeypatch, capsys) -> None:
-    real = method_parts.measure_loop
+    real = loops.measure_loop
 
     def broken(bench, name, *given, **settings):
         if name == "uno":
             raise torch.OutOfMemoryError("too large")
         return real(bench, name, *given, **settings)
 
-    monkeypatch.setattr(method_parts, "TOKEN_METHODS", ("simgcd", "uno", "rs"))
-    monkeypatch.setattr(method_parts, "measure_loop", broken)
+    monkeypatch.setattr(loops, "TOKEN_METHODS", ("simgcd", "uno", "rs"))
+    monkeypatch.setattr(loops, "measure_loop", broken)
     out = tmp_path / "speed.json"
     assert speed.main([*SMALL, "--out", str(out), "--only", "methods,clustering"]) == 1
     found = json.loads(out.read_text())["parts"]
@@ -162,7 +161,7 @@ def test_a_file_of_something_else_is_refused(tmp_path: Path, capsys) -> None:
 
 
 def test_tables_go_into_a_document(tmp_path: Path, capsys) -> None:
-    from tables import BEGIN, END
+    from speed_tables import BEGIN, END
 
     out, page = tmp_path / "speed.json", tmp_path / "page.md"
     speed.main([*SMALL, "--out", str(out), "--only", "ceilings"])

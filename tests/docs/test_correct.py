@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import shlex
 import shutil
@@ -21,7 +20,6 @@ from holotype.report import data
 from holotype.runs import embed, identity, record, sheet
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
-RECORDS = DOCS.parent / "experiments" / "results" / "corrections"
 FENCE = re.compile(r"^```(\w+)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 
 
@@ -104,19 +102,3 @@ def test_versions_and_keys_are_told() -> None:
         "edits": Edited,
     }.items():
         assert [one.name for one in fields(kind) if f"`{one.name}`" not in told[key][1]] == [], key
-
-
-def test_what_corrections_are_worth_is_what_was_recorded() -> None:
-    page = (DOCS / "correct.md").read_text(encoding="utf-8")
-    for name in ("full", "cub8", "cifar8"):
-        told = json.loads((RECORDS / f"{name}.json").read_text())
-        (sums,) = told["summary"].values()
-        cells = ["{:.1f} ± {:.1f}".format(*sums[key]) for key in ("round 1", "corrected", "round 2")]
-        low, high = sums["difference, interval"]
-        cells += [
-            f"+{sums['difference']:.1f}",
-            f"{low:.1f} to {high:.1f}",
-            f"{sums['rise']} of {sums['pairs']}",
-        ]
-        assert f"| {' | '.join(cells)} |" in page
-        assert told["commit"] in page

@@ -166,7 +166,7 @@ def test_every_method_and_every_open_question_is_documented() -> None:
 
 
 def test_every_method_has_a_card_and_a_line_with_a_link_to_it() -> None:
-    """What stands on the cards is checked by tests/benchmarks/test_exhibits.py."""
+    """What stands on the cards is checked by tests/experiments/test_exhibits.py."""
     entry = (TOP / "docs" / "methods.md").read_text(encoding="utf-8")
     pages = {path.stem: path.read_text(encoding="utf-8") for path in (TOP / "docs" / "methods").glob("*.md")}
     assert set(pages) == set(METHODS)

@@ -14,13 +14,13 @@ import pytest
 from report.browser import browsing, chromium
 
 TOP = Path(__file__).resolve().parents[2]
-PAGES = ("index", "findings", "experiments", "studies/11-parts", "results", "methods/rpc", "api", "faq")
+PAGES = ("index", "findings", "experiments", "studies/rpc-parts", "results", "methods/rpc", "api", "faq")
 """One of each kind: start, figure and tables, index, study, wide tables, card, reference, plain text."""
 DRAWN = (
     *("architecture", "methods", "gcd", "findings", "methods/rpc"),
-    *("studies/01-known-classes", "studies/11-parts", "studies/13-loss-weights", "studies/14-features"),
+    "studies/rpc-parts",
 )
-"""The pages with drawings; of the cards one, since all of them are drawn to one width (test_method_drawings.py)."""
+"""The pages with drawings; of the cards one, since all of them are drawn to one width."""
 SMALLEST = 7
 """Pixels of the least letter in a drawing, an index below the line included."""
 AA = 4.5

@@ -138,13 +138,19 @@ def test_files_of_other_kinds_are_nobodys_business(tmp_path: Path) -> None:
     assert Records(tmp_path).by_key == {}
 
 
-def test_every_record_of_the_repository_can_be_read_and_has_its_classes() -> None:
-    folder = TOP / "experiments" / "results"
-    records = Records(folder).by_key
-    assert len(records) == len(list((folder / "runs").iterdir())) > 400
-    for one in records.values():
-        found = json.loads((folder / "classes" / f"{one.identity.name}.json").read_text())
-        table = json.loads((folder / "classes" / f"table-{found['table'][:16]}.json").read_text())
-        assert found["table"] == table["table"] == one.identity.data["table"]
-        assert sum(table["n"]) == one.scores.n
-        assert sum(found["correct"]) == round(one.scores.all * one.scores.n)
+def test_records_of_a_jsonl_file_are_read_beside_those_of_the_folder(tmp_path: Path) -> None:
+    one, other = record(0), record(1)
+    Records(tmp_path).add(one)
+    lines = [json.dumps(other.as_dict()), json.dumps({"name": "h200", "parts": {}})]
+    (tmp_path / "kept.jsonl").write_text("\n".join(lines) + "\n")
+    assert Records(tmp_path).by_key == {other.key: other, one.key: one}
+
+
+def test_a_jsonl_file_that_is_none_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "kept.jsonl").write_text("{")
+    with pytest.raises(InputError):
+        _ = Records(tmp_path).by_key
+
+
+def test_every_record_of_the_repository_can_be_read() -> None:
+    assert len(Records(TOP / "experiments" / "results").by_key) > 400

@@ -1,11 +1,14 @@
 """Records on disk: RESULTS/runs/HASH-sSEED.json, one file for each run, whichever sweeps and studies ask for it.
 
+RESULTS/*.jsonl may hold more of them, one on each line: records that are kept for good.
+
 RESULTS/classes/HASH-sSEED.json says how many images of each class were right, RESULTS/classes/table-DIGEST.json which
 classes these are; no table here needs them.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
@@ -31,7 +34,9 @@ class Records:
 
     @cached_property
     def by_key(self) -> dict[Key, Record]:
-        found = {}
+        found = {
+            record.key: record for path in sorted(self.folder.glob("*.jsonl")) for record in read_lines(path)
+        }
         for path in sorted((self.folder / RUNS).glob("*.json")):
             record = read_record(path)
             if path.stem != record.identity.name:
@@ -65,6 +70,15 @@ class Records:
                 key: [row[key] for row in rows] for key in columns
             }
             write_text(folder / f"{name}.json", sealed(content, indent=None))
+
+
+def read_lines(path: Path) -> list[Record]:
+    """Return the records of a JSON-lines file; lines that hold something else are passed over."""
+    try:
+        lines = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+    except (OSError, ValueError) as error:
+        raise InputError(f"{path} is no JSON lines that can be read ({error}); delete it.") from error
+    return [Record.from_dict(line, path) for line in lines if isinstance(line, dict) and "identity" in line]
 
 
 def read_record(path: Path) -> Record:

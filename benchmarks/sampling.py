@@ -1,0 +1,226 @@
+"""How many categories a sample holds: drawn at random, and drawn by `holotype sample`, on a made collection.
+
+    python benchmarks/sampling.py                       # a million images, a few minutes on one core
+    python benchmarks/sampling.py --rows 100000 --n 2000
+    python benchmarks/sampling.py --rows 100000 --n 7000 --labelled 0.05   # how many are there?
+
+Sizes of the categories follow Zipf's law: the k-th has a share in proportion to 1 / k. The features of an image are the
+centre of its category and noise, Gaussian both and of the same size, so that two images of a category have the cosine
+0.5 in the mean, and two others 0. They are written in parts, as `holotype embed` writes them, and read as such.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import torch
+
+from holotype.cluster.chosen import path_hashes, uniform
+from holotype.cluster.class_size import measure_classes
+from holotype.data.told_labels import NoLabels
+from holotype.errors import InputError
+from holotype.machine.files import write_text
+from holotype.machine.sealed import sealed
+from holotype.machine.sealed_table import write_table
+from holotype.runs.coverage import take_sample
+from holotype.runs.embedded import Parts
+from measure import one_sentence
+
+EACH = 4096
+"""Images of a part."""
+LEAST = (1, 5, 10)
+"""Images from which a category counts as found."""
+
+
+@dataclass(frozen=True)
+class Made:
+    """A collection that nobody has photographed."""
+
+    rows: int
+    categories: int
+    dim: int
+    seed: int
+
+    def category(self) -> np.ndarray:
+        """(rows,) int: drawn row by row, so that sizes follow Zipf's law but for chance."""
+        share = 1 / np.arange(1, self.categories + 1)
+        drawn = np.random.default_rng([self.seed, 0]).random(self.rows)
+        return np.searchsorted(np.cumsum(share) / share.sum(), drawn).clip(max=self.categories - 1)
+
+    def path(self, row: int) -> str:
+        return f"{row:09d}.jpg"
+
+    def write(self, folder: Path, each: int = EACH) -> None:
+        """The embeddings, part by part."""
+        centre = np.random.default_rng([self.seed, 1]).normal(size=(self.categories, self.dim))
+        category = self.category()
+        folder.mkdir(parents=True, exist_ok=True)
+        facts = {"format": 2, "backbone": "made", "backbone_digest": "", "image_size": 1, "dim": self.dim}
+        write_text(folder / "manifest.json", sealed({**facts, "n": self.rows, "root": str(folder)}))
+        for number, first in enumerate(range(0, self.rows, each)):
+            rows = np.arange(first, min(first + each, self.rows))
+            noise = np.random.default_rng([self.seed, 2, number]).normal(size=(len(rows), self.dim))
+            feature = (centre[category[rows]] + noise).astype(np.float16)
+            columns = {
+                "path": pa.array([self.path(row) for row in rows], pa.string()),
+                "stamp": pa.array([""] * len(rows), pa.string()),
+                "feature": pa.FixedSizeListArray.from_arrays(pa.array(feature.ravel()), self.dim),
+                "problem": pa.array([""] * len(rows), pa.string()),
+                "note": pa.array([""] * len(rows), pa.string()),
+            }
+            write_table(folder / f"part-{number:06d}.parquet", pa.table(columns))
+
+
+@dataclass(frozen=True)
+class Found:
+    """What a sample knows of a collection."""
+
+    n: int
+    drawn: str
+    found: tuple[int, ...]
+    """Categories with at least LEAST images each."""
+    fewest: float
+    """Images of a category among the smallest tenth, in the mean."""
+    off: float
+    """By how much the sizes that weights tell are off: the median over all categories, as a share of their size."""
+
+    @property
+    def line(self) -> str:
+        counts = " | ".join(f"{count:,}" for count in self.found)
+        return f"| {self.n:,} | {self.drawn} | {counts} | {self.fewest:.1f} | {self.off:.0%} |"
+
+
+def judge(n: int, drawn: str, category: np.ndarray, rows: np.ndarray, weight: np.ndarray) -> Found:
+    """category: (N,) of all images. rows: (n,) of the sample, weight: (n,) of them."""
+    size = np.bincount(category)
+    of_sample = np.bincount(category[rows], minlength=len(size))
+    told = np.bincount(category[rows], weight, minlength=len(size))
+    there = size > 0
+    smallest = np.argsort(np.where(there, size, size.max()), kind="stable")[: max(1, int(there.sum()) // 10)]
+    found = tuple(int((of_sample >= least).sum()) for least in LEAST)
+    off = float(np.median(np.abs(told - size)[there] / size[there]))
+    return Found(n, drawn, found, float(of_sample[smallest].mean()), off)
+
+
+def at_random(made: Made, category: np.ndarray, n: int) -> Found:
+    """The images whose paths have the smallest hashes."""
+    number = path_hashes([made.path(row) for row in range(made.rows)], made.seed)["images"]
+    rows = np.argsort(number, kind="stable")[:n]
+    weight = np.full(len(rows), made.rows / len(rows))
+    return judge(n, "at random", category, rows, weight)
+
+
+def by_coverage(made: Made, category: np.ndarray, n: int, folder: Path, cells: int | None) -> Found:
+    sample = take_sample(Parts(folder), n, cells=cells, seed=made.seed)
+    rows = np.array([number_of(path) for path in sample.path])
+    return judge(n, f"coverage, {sample.n_cells:,} cells", category, rows, sample.weight)
+
+
+# -- how many categories --------------------------------------------------------------------------------
+
+
+class Labelled(NoLabels):
+    """Every second category is known, and a share of its images is labelled."""
+
+    def __init__(self, made: Made, category: np.ndarray, share: float) -> None:
+        drawn = uniform(path_hashes([made.path(row) for row in range(made.rows)], made.seed + 1)["images"])
+        self.target = np.where((category % 2 == 0) & (drawn < share), category // 2, -1)
+
+    def of(self, path: str) -> str:
+        target = int(self.target[number_of(path)])
+        return "" if target < 0 else str(target)
+
+
+def number_of(path: str) -> int:
+    return int(path.partition(".")[0])
+
+
+def features_of(folder: Path, rows: np.ndarray) -> np.ndarray:
+    """(n, D) of some images. rows: ascending."""
+    wanted = set(rows.tolist())
+    return np.concatenate(
+        [
+            part.feature[[number_of(path) in wanted for path in part.path]]
+            for part in Parts(folder)
+            if any(number_of(path) in wanted for path in part.path)
+        ]
+    )
+
+
+def count_categories(made: Made, category: np.ndarray, n: int, folder: Path, labels: Labelled) -> list[str]:
+    """Lines of a table: what the neighbours of labelled images say of the number of categories, by each sample."""
+    number = path_hashes([made.path(row) for row in range(made.rows)], made.seed)["images"]
+    random = np.sort(np.argsort(number, kind="stable")[:n])
+    sample = take_sample(Parts(folder), n, labels=labels, seed=made.seed)
+    covering = np.array([number_of(path) for path in sample.path])
+    lines = []
+    for drawn, rows, weight in (
+        ("at random", random, None),
+        ("coverage, every image counts once", covering, None),
+        ("coverage, weights count", covering, sample.weight),
+    ):
+        x, label = torch.from_numpy(features_of(folder, rows)), torch.from_numpy(labels.target[rows])
+        found = measure_classes(x, label, weight=weight)
+        told = "-" if found is None else f"{found.k:,.0f} | {found.low:,.0f} to {found.high:,.0f}"
+        lines.append(f"| {n:,} | {drawn} | {int((label >= 0).sum()):,} | {told} |")
+    return lines
+
+
+@one_sentence
+def main(words: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--rows", type=int, default=1_000_000)
+    parser.add_argument("--categories", type=int, default=1_000)
+    parser.add_argument("--dim", type=int, default=64)
+    parser.add_argument("--n", type=int, nargs="+", default=[5_000, 20_000, 50_000])
+    parser.add_argument("--cells", type=int)
+    parser.add_argument("--labelled", type=float, help="count categories, with this share of labels")
+    parser.add_argument("--seed", type=int, default=0)
+    given = parser.parse_args(words)
+    if min(given.rows, given.categories, given.dim, *given.n) < 1:
+        raise InputError("rows, categories, dim and n are numbers of at least 1.")
+    made = Made(given.rows, given.categories, given.dim, given.seed)
+    category = made.category()
+    size = np.bincount(category, minlength=made.categories)
+    print(
+        f"{made.rows:,} images of {int((size > 0).sum()):,} categories, {size.min():,} to {size.max():,} images each\n"
+    )
+    if given.labelled is None:
+        find_all(made, category, given.n, given.cells)
+    else:
+        count_all(made, category, given.n, given.labelled)
+    print(f"\n{time.process_time():.0f} seconds of processor time")
+    return 0
+
+
+def find_all(made: Made, category: np.ndarray, sizes: Sequence[int], cells: int | None) -> None:
+    print(f"| images | drawn | {' | '.join(f'at least {least}' for least in LEAST)} | rare | off |")
+    print(f"| ---: | --- | {'---: | ' * len(LEAST)}---: | ---: |")
+    with tempfile.TemporaryDirectory() as folder:
+        made.write(Path(folder))
+        for n in sizes:
+            print(at_random(made, category, n).line, flush=True)
+            print(by_coverage(made, category, n, Path(folder), cells).line, flush=True)
+
+
+def count_all(made: Made, category: np.ndarray, sizes: Sequence[int], share: float) -> None:
+    print("| images | drawn | labelled | categories | range |\n| ---: | --- | ---: | ---: | --- |")
+    labels = Labelled(made, category, share)
+    with tempfile.TemporaryDirectory() as folder:
+        made.write(Path(folder))
+        for n in sizes:
+            print("\n".join(count_categories(made, category, n, Path(folder), labels)), flush=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,303 @@
+"""How far off is the estimate of the number of categories, and how often does its range hold the truth?
+
+    python experiments/counting.py --root DATA --datasets cub cifar100-200 fashion-sample --backbone embedded \
+        --features FOLDER --out experiments/results/counting.jsonl#embedded
+    python experiments/counting.py --table experiments/results/counting.jsonl#{embedded,small,small-whole}
+
+The first command estimates the whole data sets and random problems, from features of the frozen
+backbone, which it keeps in FOLDER. The second prints the tables of such records.
+
+    python experiments/counting.py --few --root DATA --datasets cub cifar100-200 --first 100 --out FILE.jsonl#few
+
+With --few, one to five classes are known: small collections, features of the embedded backbone. That log K is known to
+0.3 at best where fewer than four classes are known, and how far the range of the silhouette reaches where one is, was
+chosen on problems like these with numbers below 60; those from 100 on were looked at afterwards.
+
+A problem is a subset of a data set's images: some classes, half of them known, half of a known class's images labelled;
+every third with sizes that fall to a tenth, in an order that knows nothing of known and new. The whole data set under
+its own split is a problem too.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from harness import command, facts, one_sentence, read_record, write_record
+from holotype.cluster.class_size import COVERAGE
+from holotype.cluster.count import pick_k, settle
+from holotype.cluster.search import estimate_by_curve
+from holotype.data.table import Table
+from holotype.errors import InputError
+from holotype.runs.prepared import Shelf, make_compute
+from holotype.runs.settings import resolve
+from holotype.training.encode import Encoder
+from holotype.training.sources import FreshViews, evaluation_features
+
+TAIL = 10
+"""Largest class to smallest, where a problem has a tail."""
+FEWEST, MOST = 20, 150
+"""Classes of a random problem."""
+PER_CLASS = 60
+"""Most images of a class in a random problem."""
+
+
+@dataclass(frozen=True)
+class Problem:
+    """Images, some of them labelled, and the number of classes among them."""
+
+    name: str
+    rows: np.ndarray
+    """(n,) of the data set."""
+    label: np.ndarray
+    """(n,) of the known classes from 0; -1 = unlabelled."""
+    k: int
+    tail: bool = False
+
+    @property
+    def known(self) -> int:
+        return int(self.label.max()) + 1
+
+
+def whole(name: str, truth: np.ndarray, label: np.ndarray) -> Problem:
+    """The data set as its split has it. truth, label: (N,) class names, "" = unlabelled."""
+    index = {known: i for i, known in enumerate(sorted(set(label) - {""}))}
+    return Problem(
+        name, np.arange(len(truth)), np.array([index.get(one, -1) for one in label]), len(set(truth))
+    )
+
+
+def random_problems(name: str, truth: np.ndarray, numbers: Iterable[int]) -> Iterator[Problem]:
+    """One for each number, which is its seed. truth: (N,) class names."""
+    classes = np.unique(truth)
+    for number in numbers:
+        rng = np.random.default_rng([number, len(classes)])
+        n = int(rng.integers(min(FEWEST, len(classes)), min(MOST, len(classes)) + 1))
+        chosen = rng.choice(classes, n, replace=False)
+        tail = number % 3 == 2
+        share = float(TAIL) ** -(rng.permutation(n) / (n - 1)) if tail else np.ones(n)
+        rows, label = [], []
+        for i, (one, part) in enumerate(zip(chosen, share, strict=True)):
+            own = rng.permutation(np.flatnonzero(truth == one))[:PER_CLASS]
+            own = own[: max(2, round(part * len(own)))]
+            mine = np.full(len(own), -1)
+            if i % 2 == 0:
+                mine[rng.permutation(len(own))[: (len(own) + 1) // 2]] = i // 2
+            rows.append(own)
+            label.append(mine)
+        yield Problem(f"{name} {number}", np.concatenate(rows), np.concatenate(label), n, tail)
+
+
+def few_known(name: str, truth: np.ndarray, known: int, numbers: Iterable[int]) -> Iterator[Problem]:
+    """Small collections of a few known classes, as people begin: one for each number. Up to twice as many new classes
+    and two more, 15 to 55 images of each class, and 4 to half of them labelled."""
+    classes = np.unique(truth)
+    for number in numbers:
+        rng = np.random.default_rng([number, known, len(classes)])
+        chosen = rng.choice(classes, known + int(rng.integers(1, 2 * known + 3)), replace=False)
+        own = [rng.permutation(np.flatnonzero(truth == one)) for one in chosen]
+        size = int(rng.integers(15, min(55, min(map(len, own))) + 1))
+        labelled = int(rng.integers(4, size // 2 + 1))
+        label = np.full((len(chosen), size), -1)
+        label[:known, :labelled] = np.arange(known)[:, None]
+        rows = np.concatenate([one[:size] for one in own])
+        yield Problem(f"{name} {known} {number}", rows, label.ravel(), len(chosen))
+
+
+KEYS = ("command", "hardware", "backbone", "problems")
+Data = tuple[np.ndarray, np.ndarray, np.ndarray]
+"""Features (N, D), true classes (N,), labels (N,) with "" = unlabelled."""
+
+
+def load(dataset: str, root: str | None, backbone: str, folder: Path) -> Data:
+    """From the file of an earlier run, or embedded now."""
+    file = folder / f"{dataset}.npz"
+    if not file.is_file():
+        table, features = embedded(dataset, root, backbone)
+        folder.mkdir(parents=True, exist_ok=True)
+        truth, label = (np.asarray(column).astype(str) for column in (table.truth, table.label))
+        np.savez(file, f=features.astype(np.float16), truth=truth, label=label)
+    stored = np.load(file)
+    return stored["f"].astype(np.float32), stored["truth"], stored["label"]
+
+
+def embedded(dataset: str, root: str | None, backbone: str) -> tuple[Table, np.ndarray]:
+    """The table of a data set, and the features (N, D) of the frozen backbone."""
+    experiment = resolve(
+        "kmeans", dataset, overrides={"root": root, "backbone.name": backbone, "progress": False}
+    )
+    compute = make_compute(experiment)
+    prepared = Shelf().get(experiment, compute)
+    source, table = FreshViews(prepared.images, Encoder(prepared.backbone, compute)), prepared.data.table
+    with torch.no_grad():
+        return table, evaluation_features(source, torch.arange(len(table))).float().cpu().numpy()
+
+
+def estimate(features: np.ndarray, problem: Problem, curve: bool) -> dict[str, Any]:
+    """One line of the record. curve: also what the labelled accuracy of k-means says, which takes long."""
+    x, label = torch.from_numpy(features[problem.rows]), torch.from_numpy(problem.label)
+    started = time.monotonic()
+    found = settle(x, label, problem.known)
+    line = {
+        "name": problem.name,
+        "images": len(x),
+        "labelled": int((label >= 0).sum()),
+        "known": problem.known,
+        "k": problem.k,
+        "tail": problem.tail,
+        "by": found.by,
+        "seconds": round(time.monotonic() - started, 2),
+        "estimate": pick_k(found),
+        "low": found.low,
+        "high": found.high,
+    }
+    if curve:
+        of_curve = estimate_by_curve(x, label, problem.known)
+        line |= {"curve": of_curve.best, "curve_low": of_curve.low, "curve_high": of_curve.high}
+    return line
+
+
+def tables(records: Sequence[dict[str, Any]]) -> str:
+    """Whole data sets one by one, random problems in the mean."""
+    lines = [
+        "| data set | backbone | known | true | estimate | range | curve of k-means |",
+        "|---|---|---:|---:|---:|---:|---:|",
+    ]
+    for record in records:
+        for one in (one for one in record["problems"] if " " not in one["name"]):
+            ends = f"{one['low']} to {one['high']}"
+            curve = f"{one['curve']} ({one['curve_low']} to {one['curve_high']})" if "curve" in one else ""
+            cells = (one["name"], record["backbone"], one["known"], one["k"], one["estimate"], ends, curve)
+            lines.append(f"| {' | '.join(map(str, cells))} |")
+    lines += [
+        "",
+        "| random problems | of | backbone | n | off in the mean | bias | range holds truth | its width |",
+        "|---|---|---|---:|---:|---:|---:|---:|",
+    ]
+    for record in records:
+        drawn = [one for one in record["problems"] if " " in one["name"]]
+        for kind, some in (
+            ("equal sizes", [one for one in drawn if not one["tail"]]),
+            ("10 to 1", [one for one in drawn if one["tail"]]),
+            ("all", drawn),
+        ):
+            if some:
+                sets = ", ".join(dict.fromkeys(one["name"].split()[0] for one in some))
+                lines.append(f"| {kind} | {sets} | {record['backbone']} | {_summary(some)} |")
+    return "\n".join(lines)
+
+
+def _summary(problems: Sequence[dict[str, Any]]) -> str:
+    off = np.array([one["estimate"] / one["k"] - 1 for one in problems])
+    holds = np.mean([one["low"] <= one["k"] <= one["high"] for one in problems])
+    width = np.median([(one["high"] / one["low"]) ** 0.5 - 1 for one in problems])
+    cells = (
+        str(len(problems)),
+        f"{100 * np.abs(off).mean():.1f} %",
+        f"{100 * off.mean():+.1f} %",
+        f"{100 * holds:.0f} %",
+        f"± {100 * width:.0f} %",
+    )
+    return " | ".join(cells)
+
+
+def data_parser(about: str | None) -> argparse.ArgumentParser:
+    """With the flags of the data sets and of the file to write."""
+    parser = argparse.ArgumentParser(description=about, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--root", help="folder of the data sets")
+    parser.add_argument("--datasets", nargs="+", default=["fashion-sample"])
+    parser.add_argument("--out", type=Path)
+    return parser
+
+
+@one_sentence
+def main(words: Sequence[str] | None = None) -> int:
+    parser = data_parser(__doc__)
+    parser.add_argument("--backbone", default="embedded")
+    parser.add_argument("--features", type=Path, default=Path("runs/counting"))
+    parser.add_argument(
+        "--problems", type=int, default=20, help="random problems of each data set of 20 classes or more"
+    )
+    parser.add_argument("--few", action="store_true", help="problems with one to five known classes instead")
+    parser.add_argument("--first", type=int, default=0, help="number of the first random problem")
+    parser.add_argument("--curve", action="store_true", help="the curve of k-means for whole data sets too")
+    parser.add_argument(
+        "--table", type=Path, nargs="+", metavar="FILE", help="print the tables of such files"
+    )
+    given = parser.parse_args(words)
+    if given.table:
+        found = [read_record(path, KEYS, "counting.py") for path in given.table]
+        print("\n\n".join(few_table(one["problems"]) for one in found) if given.few else tables(found))
+        return 0
+    if given.out is None:
+        raise InputError("Name the record to write with --out FILE.json or FILE.jsonl#NAME.")
+    record: dict[str, Any] = {
+        "command": command("experiments/counting.py", words),
+        **facts(torch.device("cpu")),
+        "backbone": Path(given.backbone).stem,
+        "coverage": COVERAGE,
+        "problems": [],
+    }
+    if given.few:
+        record["problems"] = few(given)
+        print(few_table(record["problems"]))
+    for dataset in () if given.few else given.datasets:
+        features, truth, label = load(dataset, given.root, given.backbone, given.features)
+        drawn = given.problems if len(set(truth)) >= 20 else 0
+        numbers = range(given.first, given.first + drawn)
+        for problem in (whole(dataset, truth, label), *random_problems(dataset, truth, numbers)):
+            record["problems"].append(estimate(features, problem, given.curve and problem.name == dataset))
+            print(json.dumps(record["problems"][-1]), flush=True)
+    write_record(given.out, record)
+    return 0
+
+
+KNOWN = (1, 2, 3, 4, 5)
+
+
+def few_table(problems: Sequence[dict[str, Any]]) -> str:
+    """As Markdown, for each number of known classes."""
+    lines = [
+        "| known classes | n | off in the mean | bias | nothing new found | range holds truth | its width |",
+        "|---:|---:|---:|---:|---:|---:|---:|",
+    ]
+    for known in sorted({one["known"] for one in problems}):
+        some = [one for one in problems if one["known"] == known]
+        off = np.array([one["estimate"] / one["k"] - 1 for one in some])
+        holds = np.mean([one["low"] <= one["k"] <= one["high"] for one in some])
+        width = np.median([(one["high"] / one["low"]) ** 0.5 - 1 for one in some])
+        cells = (
+            f"{known}",
+            f"{len(some)}",
+            f"{100 * np.abs(off).mean():.0f} %",
+            f"{100 * off.mean():+.0f} %",
+            f"{100 * np.mean([one['estimate'] <= known for one in some]):.0f} %",
+            f"{100 * holds:.0f} %",
+            f"± {100 * width:.0f} %",
+        )
+        lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+def few(given: argparse.Namespace) -> list[dict[str, Any]]:
+    """Problems with few known classes, of every data set and number of known classes."""
+    problems: list[dict[str, Any]] = []
+    for dataset in given.datasets:
+        features, truth, _ = load(dataset, given.root, "embedded", given.features)
+        for known in KNOWN:
+            drawn = few_known(dataset, truth, known, range(given.first, given.first + given.problems))
+            problems += [estimate(features, problem, curve=False) for problem in drawn]
+    return problems
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,300 @@
+"""The tables of the documents, made of nothing but study files and the records of their runs.
+
+    python experiments/exhibits.py            rewrites every block
+    python experiments/exhibits.py --check    says which of them are stale, and changes nothing
+    python experiments/exhibits.py FILE ...   those of some documents alone
+    python experiments/exhibits.py --pairs cub-exact:rpc cub-exact:debgcd
+    python experiments/exhibits.py --pairs cub-exact:rpc cub:rpc cub-exact:debgcd cub:debgcd
+
+A block of README.md or of a document in docs/ stands between two lines of its own:
+
+    <!-- table: STUDY [DATASET] [rows=a,b,c] [seeds=0-4,7] [kind=study|comparison|progress|ablation|seeds|each] -->
+    <!-- table: NAME kind=backbones|card|methods -->
+    <!-- end of table -->
+
+STUDY names experiments/STUDY.yaml, whose rows select their records in experiments/results. kind=seeds: one row's gain
+on the reference over several sets of seeds, seeds=0-1;2-9. kind=each: the score of every seed in place of their mean.
+kind=progress: a comparison with p, for a study with the rows kmeans and simgcd. NAME: for kind=backbones the line of
+experiments/results/backbones.jsonl that benchmarks/backbones.py wrote, for kind=card a method; kind=methods lists them
+all.
+
+--pairs: how far is one row of a study above another, in pairs of the same seed, with its 95 % interval? Two rows: the
+first minus the second. Four: the difference of the first two minus that of the last two. A row that was run in several
+studies, other seeds in each, is named with all of them, separated by commas. Seeds that only some rows have are left
+out, and told.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import posixpath
+import re
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from harness import interval_of, one_sentence, read_record, short, table
+from holotype.errors import InputError
+from holotype.machine.files import write_text
+from holotype.runs.record import Record
+from holotype.runs.records import Records
+from holotype.runs.study import pick_rows, read_study
+from holotype.runs.sweep import select
+from holotype.runs.tables import SCORES
+from method_cards import card_page, methods_table
+from study_tables import KINDS, Choice, name_of, study_table
+
+TOP = Path(__file__).resolve().parent.parent
+BEGIN = re.compile(r"^<!-- table:(.*)-->[ \t]*$", re.MULTILINE)
+END = re.compile(r"^<!-- end of table -->[ \t]*$", re.MULTILINE)
+READING = "docs/studies/reading.md"
+OTHERS = ("backbones", "card", "methods")
+"""Kinds of tables that are of no study."""
+
+
+@dataclass(frozen=True)
+class Block:
+    """A place for a table."""
+
+    mark: str
+    """The line that opens it."""
+    choice: Choice
+
+
+def parse(mark: str, words: Sequence[str], where: str) -> Block:
+    """The words of a mark; where: for the message."""
+    plain = [word for word in words if "=" not in word]
+    options = dict(word.split("=", 1) for word in words if "=" in word)
+    kind = options.pop("kind", "study")
+    rows = options.pop("rows", None)
+    seeds = tuple(read_seeds(group, where) for group in options.pop("seeds", "").split(";") if group)
+    if not 1 <= len(plain) <= 2 or options or kind not in (*KINDS, *OTHERS):
+        raise InputError(
+            f"{where} has the mark {mark!r}, which cannot be read; write "
+            f"<!-- table: STUDY [DATASET] [rows=a,b,c] [seeds=0-4] [kind={'|'.join((*KINDS, *OTHERS))}] -->."
+        )
+    dataset = plain[1] if len(plain) > 1 else None
+    chosen = tuple(rows.split(",")) if rows else None
+    return Block(mark, Choice(plain[0], dataset, chosen, kind, seeds, link_from(where)))
+
+
+def link_from(where: str) -> str:
+    """How a document links to the page that says how tables are read."""
+    return posixpath.relpath(READING, posixpath.dirname(where) or ".")
+
+
+def read_seeds(text: str, where: str) -> tuple[int, ...]:
+    """`0-4,7` -> 0, 1, 2, 3, 4, 7."""
+    found: list[int] = []
+    for part in text.split(","):
+        first, dash, last = part.partition("-")
+        last = last if dash else first
+        if not first.isdigit() or not last.isdigit() or int(last) < int(first):
+            raise InputError(f"{where} has seeds={text}, which cannot be read; write seeds=0-4,7.")
+        found += range(int(first), int(last) + 1)
+    return tuple(found)
+
+
+def split(text: str, where: str) -> Iterator[str | tuple[Block, str]]:
+    """A document as plain text and blocks, each block with what stands in it now."""
+    position = 0
+    for begin in BEGIN.finditer(text):
+        end, following = END.search(text, begin.end()), BEGIN.search(text, begin.end())
+        if end is None or (following and following.start() < end.start()):
+            raise InputError(
+                f"{where} has no line <!-- end of table --> after {begin[0].strip()!r}; add one."
+            )
+        yield text[position : begin.start()]
+        yield parse(begin[0].strip(), begin[1].split(), where), text[begin.end() : end.start()]
+        position = end.end()
+    yield text[position:]
+
+
+def rewrite(text: str, where: str, build: Callable[[Choice], str]) -> tuple[str, list[str]]:
+    """The document with its blocks made anew, and the marks of those that changed."""
+    parts, stale = [], []
+    for part in split(text, where):
+        if isinstance(part, str):
+            parts.append(part)
+            continue
+        block, old = part
+        new = f"\n\n{build(block.choice)}\n\n"
+        parts.append(f"{block.mark}{new}<!-- end of table -->")
+        if new != old:
+            stale.append(block.mark)
+    return "".join(parts), stale
+
+
+def build_table(choice: Choice, top: Path, results: Records) -> str:
+    if choice.kind == "backbones":
+        return backbones_table(results.folder / f"backbones.jsonl#{choice.study}")
+    if choice.kind == "card":
+        return card_page(choice.study, top, results)
+    if choice.kind == "methods":
+        return methods_table()
+    return study_table(choice, top, results)
+
+
+def documents(top: Path, wanted: Sequence[str] = ()) -> list[Path]:
+    """All that may have blocks, or those that are wanted, as paths from the top."""
+    every = [path for path in (top / "README.md", *sorted((top / "docs").rglob("*.md"))) if path.is_file()]
+    known = {path.relative_to(top).as_posix() for path in every}
+    for name in wanted:
+        if name not in known:
+            raise InputError(f"There is no document {name}; name README.md, or one in docs/ from the top.")
+    return [path for path in every if not wanted or path.relative_to(top).as_posix() in wanted]
+
+
+SIGNS = {2: (1, -1), 4: (1, -1, -1, 1)}
+"""Of the rows, by how many there are."""
+Scored = dict[int, np.ndarray]
+"""Seed -> (3,) All, Old and New in per cent; NaN where there is no such image."""
+
+
+def scores_of(name: str, folder: Path, records: Sequence[Record]) -> Scored:
+    """name: STUDY:ROW, or several with commas between them. folder: of the studies."""
+    found: Scored = {}
+    for one in name.split(","):
+        study_name, _, row_name = one.partition(":")
+        path = folder / f"{study_name}.yaml"
+        if not row_name or not path.is_file():
+            raise InputError(f"{one} names no row; write STUDY:ROW, with STUDY.yaml in {folder}.")
+        study = read_study(path)
+        (row,) = pick_rows(study, [row_name])
+        if len(row.datasets) > 1:
+            raise InputError(f"{one} was run on several data sets, and pairs are of one.")
+        for record in select(study, row, name_of(row.datasets[0]), records):
+            values = [getattr(record.scores, score) for score in SCORES]
+            of_seed = np.array([math.nan if value is None else 100 * value for value in values])
+            seed = record.identity.seed
+            if not np.array_equal(found.setdefault(seed, of_seed), of_seed, equal_nan=True):
+                raise InputError(f"{name} has two records of seed {seed}; name one study.")
+    return found
+
+
+def pair_differences(rows: Sequence[Scored]) -> tuple[list[int], np.ndarray]:
+    """The seeds that all rows have, and (n, 3) their pair_differences."""
+    seeds = sorted(set.intersection(*(set(row) for row in rows)))
+    if len(seeds) < 2:
+        raise InputError(f"These rows share {len(seeds)} seeds; an interval needs two.")
+    signs = SIGNS[len(rows)]
+    return seeds, np.array(
+        [sum(sign * row[seed] for sign, row in zip(signs, rows, strict=True)) for seed in seeds]
+    )
+
+
+def pairs_line(seeds: Sequence[int], pairs: np.ndarray, left_out: int) -> str:
+    cells = []
+    for score, column in zip(SCORES, pairs.T, strict=True):
+        if not np.isnan(column).any():
+            low, high = interval_of(column.tolist())
+            cells.append(f"{score.title()} {column.mean():+.1f} ({low:.1f} to {high:.1f})")
+    rest = f"; {left_out} other seeds are not in every row" if left_out else ""
+    return f"{', '.join(cells)}\n{len(seeds)} seeds: {' '.join(map(str, seeds))}{rest}"
+
+
+def print_pairs(names: Sequence[str], folder: Path) -> None:
+    """folder: of the studies and of their results."""
+    if len(names) not in SIGNS:
+        raise InputError(f"Name two rows or four, not {len(names)}.")
+    records = list(Records(folder / "results").by_key.values())
+    rows = [scores_of(name, folder, records) for name in names]
+    seeds, pairs = pair_differences(rows)
+    print(pairs_line(seeds, pairs, len(set().union(*rows)) - len(seeds)))
+
+
+NetworkRow = dict[str, Any]
+HEAD = ["Family", "Network", "Feature", "Pixels", "Tokens", "Tail", "Off by", "of gradients", "ms an image"]
+HEAD += ["last block learns, ms", "whole block, ms"]
+FACTS = ("hardware", "torch", "timm", "commit")
+
+
+def backbones_table(path: Path) -> str:
+    record = read_record(path, ("rows", *FACTS), "backbones.py")
+    body = [backbone_cells(row) for row in record["rows"]]
+    return "\n\n".join([table(HEAD, body), *backbone_notes(record)])
+
+
+def backbone_cells(row: NetworkRow) -> list[str]:
+    name = f"`{row['name']}`"
+    if "refused" in row:
+        return [row["family"], name, "", "", "", "refused", "", "", "", "", ""]
+    used, whole = row["blocks"]
+    cut = "" if used == whole else f" ({used} of {whole} blocks)"
+    return [
+        row["family"],
+        f"{name}{cut}",
+        row["feature"] + ("" if row["timm"] else " (timm: mean)"),
+        str(row["pixels"]),
+        str(row["tokens"]),
+        row["tail"],
+        scientific(row["values"]),
+        scientific(row["gradients"]),
+        *(short(row[key]) for key in ("network_ms", "tail_ms", "whole_ms")),
+    ]
+
+
+def scientific(value: float) -> str:
+    return "0" if value == 0 else f"{value:.0e}".replace("e-0", "e-")
+
+
+def backbone_notes(record: NetworkRow) -> list[str]:
+    rows = record["rows"]
+    refused = [row["name"] for row in rows if "refused" in row]
+    kinds: dict[str, list[float]] = {}
+    for row in rows:
+        if "refused" not in row and row["tail"] != "WholeTail":
+            kinds.setdefault(row["tail"], []).append(row["whole_ms"] / row["tail_ms"])
+    gains = "; ".join(
+        f"{kind} {min(found):.1f} to {max(found):.1f} times" for kind, found in sorted(kinds.items())
+    )
+    single = [row["name"] for row in rows if row.get("double") is False]
+    return [
+        f"{len(rows)} networks with random weights on {record['hardware']}, torch {record['torch']}, timm "
+        f"{record['timm']}, commit {record['commit']}. Refused, since they have no last blocks of a plain vision "
+        f"transformer: {', '.join(refused)}. Off by: the largest difference from timm's own network in double "
+        "precision, as a share of the largest number, and the same for gradients of the last block (single precision: "
+        f"{', '.join(single)}). A cut network's time is that of the blocks it has. The last two columns are forward "
+        "and backward of an image whose trunk is done.",
+        f"How much faster than the whole block: {gains}.",
+        "Made by `python benchmarks/backbones.py`, then `python experiments/exhibits.py docs/backbones.md`.",
+    ]
+
+
+@one_sentence
+def main(words: Sequence[str] | None = None, top: Path = TOP) -> int:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--check", action="store_true", help="change nothing; exit with 1 if a block is stale"
+    )
+    parser.add_argument("file", nargs="*", help="documents, as in docs/results.md; all of them by default")
+    parser.add_argument("--pairs", nargs="+", metavar="STUDY:ROW", help="print the difference of these rows")
+    given = parser.parse_args(words)
+    if given.pairs:
+        print_pairs(given.pairs, top / "experiments")
+        return 0
+    found, results = [], Records(top / "experiments" / "results")
+    for path in documents(top, given.file):
+        name = path.relative_to(top).as_posix()
+        old = path.read_text(encoding="utf-8")
+        new, stale = rewrite(old, name, lambda choice: build_table(choice, top, results))
+        found += [f"{name} ({mark})" for mark in stale]
+        if stale and not given.check:
+            write_text(path, new)
+    if given.check and found:
+        print(f"Stale: {', '.join(found)}; run python experiments/exhibits.py.", file=sys.stderr)
+        return 1
+    for line in found:
+        print(f"rewrote {line}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

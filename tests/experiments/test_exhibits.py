@@ -1,0 +1,133 @@
+"""Blocks of documents are rewritten, and a stale one is found."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import exhibits
+from made_study import add_run, write_study
+
+MARK, END = "<!-- table: parts rows=simgcd -->", "<!-- end of table -->"
+
+
+@pytest.fixture
+def top(tmp_path: Path) -> Path:
+    write_study(tmp_path)
+    add_run(tmp_path, "simgcd", 0, 60, 40)
+    (tmp_path / "docs").mkdir()
+    (tmp_path / "docs" / "page.md").write_text(f"Before.\n\n{MARK}\nold\n{END}\n\nAfter.\n")
+    (tmp_path / "README.md").write_text(f"# Read\n\n{MARK}\n{END}\n")
+    return tmp_path
+
+
+def test_the_documents_are_up_to_date(capsys) -> None:
+    """Tables of README.md and docs/ are never edited by hand."""
+    assert exhibits.main(["--check"]) == 0, capsys.readouterr().err
+
+
+def test_blocks_are_rewritten_and_nothing_else(top: Path) -> None:
+    assert exhibits.main([], top) == 0
+    page = (top / "docs" / "page.md").read_text()
+    assert page.startswith(f"Before.\n\n{MARK}\n\nData set cub, ")
+    assert page.endswith(f"[How to read this table](studies/reading.md).\n\n{END}\n\nAfter.\n")
+    assert "old" not in page
+    front = (top / "README.md").read_text()
+    assert "| 60.0 | 40.0 |" in front
+    assert "(docs/studies/reading.md)" in front
+    assert exhibits.main([], top) == 0
+    assert (top / "docs" / "page.md").read_text() == page
+
+
+def test_a_stale_block_is_named_and_left(top: Path, capsys) -> None:
+    exhibits.main([], top)
+    assert exhibits.main(["--check"], top) == 0
+    add_run(top, "simgcd", 1, 70, 50)
+    before = (top / "docs" / "page.md").read_text()
+    capsys.readouterr()
+    assert exhibits.main(["--check"], top) == 1
+    told = capsys.readouterr().err
+    assert f"docs/page.md ({MARK})" in told
+    assert len(told.splitlines()) == 1
+    assert (top / "docs" / "page.md").read_text() == before
+
+
+def test_a_document_without_blocks_is_not_touched(top: Path) -> None:
+    plain = top / "docs" / "plain.md"
+    plain.write_text("Write `<!-- table: parts -->` for a table.\n")
+    exhibits.main([], top)
+    assert plain.read_text() == "Write `<!-- table: parts -->` for a table.\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        (MARK, "no line <!-- end of table -->"),
+        (f"{MARK}\n{MARK}\n{END}", "no line <!-- end of table -->"),
+        (f"<!-- table: parts kind=best -->\n{END}", "cannot be read"),
+        (f"<!-- table: parts colour=red -->\n{END}", "cannot be read"),
+        (f"<!-- table: -->\n{END}", "cannot be read"),
+        (f"<!-- table: missing -->\n{END}", "missing.yaml"),
+        (f"<!-- table: parts seeds=a -->\n{END}", "seeds=a, which cannot be read"),
+        (f"<!-- table: parts seeds=0- -->\n{END}", "seeds=0-, which cannot be read"),
+        (f"<!-- table: parts seeds=4-2 -->\n{END}", "seeds=4-2, which cannot be read"),
+        (f"<!-- table: parts kind=seeds -->\n{END}", "kind=seeds needs rows=ROW"),
+    ],
+)
+def test_mistakes_are_told_in_a_sentence(top: Path, text: str, told: str, capsys) -> None:
+    (top / "docs" / "wrong.md").write_text(text)
+    assert exhibits.main([], top) == 2
+    assert told in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("", ()),
+        ("3", ((3,),)),
+        ("0-1", ((0, 1),)),
+        ("0-2,7,9-9", ((0, 1, 2, 7, 9),)),
+        ("0-1;2-4;7", ((0, 1), (2, 3, 4), (7,))),
+    ],
+)
+def test_seeds_of_a_mark(text: str, found: tuple) -> None:
+    words = ["parts", f"seeds={text}"] if text else ["parts"]
+    assert exhibits.parse("", words, "").choice.seeds == found
+
+
+def test_a_block_of_some_seeds(top: Path) -> None:
+    """Old of seeds 0 to 2: 60, 70, 80; of 0 and 1 alone 65."""
+    for seed, old in ((1, 70), (2, 80)):
+        add_run(top, "simgcd", seed, old, 50)
+    page = top / "docs" / "page.md"
+    page.write_text(f"<!-- table: parts rows=simgcd seeds=0-1 -->\n{END}\n\n{MARK}\n{END}\n")
+    assert exhibits.main([], top) == 0
+    some, every = page.read_text().split(MARK)
+    assert "| 0, 1 (2) | 50.0 ± 7.1 | 65.0 ± 7.1 |" in some
+    assert "| 0 to 2 (3) |" in every
+    assert "| 70.0 ± 10.0 |" in every
+
+
+@pytest.mark.parametrize(
+    ("where", "link"),
+    [
+        ("README.md", "docs/studies/reading.md"),
+        ("docs/results.md", "studies/reading.md"),
+        ("docs/studies/rpc.md", "reading.md"),
+        ("docs/methods/rpc.md", "../studies/reading.md"),
+    ],
+)
+def test_every_document_links_to_how_tables_are_read(where: str, link: str) -> None:
+    assert exhibits.parse("", ["parts"], where).choice.reading == link
+
+
+def test_marks_are_read_whole() -> None:
+    words = ["parts", "cub", "rows=a,b", "kind=ablation"]
+    choice = exhibits.parse("", words, "").choice
+    assert (choice.study, choice.dataset, choice.rows, choice.kind) == (
+        "parts",
+        "cub",
+        ("a", "b"),
+        "ablation",
+    )
