@@ -208,7 +208,7 @@ def test_every_setting_has_a_sentence_of_help(method: str, preset: str) -> None:
     rows = describe(experiment)
     assert {row.key for row in rows} == {key for key, _, _ in settings(experiment)}
     for row in rows:
-        assert row.help.endswith(".") or row.help.endswith("(docs/long-tail.md)."), row
+        assert row.help.endswith(".") or row.help.endswith("(docs/how-many.md)."), row
         assert len(row.help) > 10, row
         assert "of type" not in row.type, row
         assert row.group, row

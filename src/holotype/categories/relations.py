@@ -1,7 +1,7 @@
 """How discovered categories stand to the known classes, and how images stand to their category.
 
 Everything is a cosine between unit features: with the prototype of a known class (mean of its labelled images)
-or with the centre of a category (mean of the images placed in it). docs/relations.md says how to read it.
+or with the centre of a category (mean of the images placed in it). docs/report.md says how to read it.
 """
 
 from __future__ import annotations
