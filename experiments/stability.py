@@ -109,7 +109,7 @@ def embed_views(table: Table, kept: Path) -> np.ndarray:
         crops = draw_view(store, rows, VIEWS, view)
         for part in rows.split(BATCH):
             tokens = encoder.inputs(store.crop(part, crops.take(part)))
-            found[part, place] = encoder.tail.finish(tokens).float()
+            found[part, place] = encoder.tail(tokens).float()
     kept.parent.mkdir(parents=True, exist_ok=True)
     np.savez(kept, f=found.numpy())
     return found.numpy()

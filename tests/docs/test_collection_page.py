@@ -1,4 +1,4 @@
-"""docs/collection.md, followed to the letter: on coloured squares, with a tiny network and k-means."""
+"""docs/correct.md on a collection that grows, followed on coloured squares, with a tiny network and k-means."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ from holotype.discovery import pipeline
 from holotype.results.discovery import Discovery
 from holotype.results.edits import Edit, edits_csv
 
-PAGE = (Path(__file__).resolve().parents[2] / "docs" / "collection.md").read_text(encoding="utf-8")
+TEXT = (Path(__file__).resolve().parents[2] / "docs" / "correct.md").read_text(encoding="utf-8")
+PAGE = TEXT.partition("\n## When the collection grows\n")[2]
 
 
 @pytest.fixture

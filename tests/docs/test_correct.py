@@ -53,7 +53,7 @@ def test_the_commands_run(photos, holotype, tiny_backbone_file) -> None:
     made += [Edit(first_found.run_id, "t", "confirm", path, "blue ones", "blue ones") for path in odd]
     Path("edits.csv").write_text(edits_csv(made), encoding="utf-8")
     lines = [line for block in blocks("correct.md", "bash") for line in block.splitlines()]
-    report, discover = (shlex.split(line) for line in lines if line.startswith("holotype "))
+    report, discover = (shlex.split(line) for line in lines if "--edits" in line)
     outcome = holotype(*report[1:])
     assert outcome.code == 0, outcome.err
     assert "8 edits applied." in outcome.out

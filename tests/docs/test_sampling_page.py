@@ -1,4 +1,4 @@
-"""docs/sampling.md, followed: on coloured squares, with a tiny network and k-means."""
+"""docs/scale.md, the part on samples, followed: on coloured squares, with a tiny network and k-means."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ import pytest
 from holotype.cli.sample import make_parser
 from holotype.discovery import pipeline
 
-PAGE = (Path(__file__).resolve().parents[2] / "docs" / "sampling.md").read_text(encoding="utf-8")
+TEXT = (Path(__file__).resolve().parents[2] / "docs" / "scale.md").read_text(encoding="utf-8")
+PAGE = TEXT.partition("\n## Slices\n")[0]
 BLOCK = re.findall(r"^```bash\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)[0]
 
 

@@ -50,9 +50,9 @@ def test_every_page_is_in_the_table_of_contents_once(config) -> None:
 
 def test_findings_come_before_the_diary(config) -> None:
     (results,) = [one["Results"] for one in config["nav"] if "Results" in one]
-    assert [next(pages(one)) for one in results] == ["findings.md", "results.md", "experiments.md"]
+    assert [next(pages(one)) for one in results] == ["findings.md", "results.md", "studies/index.md"]
     studies = list(pages(results[-1]))
-    assert studies[:2] == ["experiments.md", "studies/reading.md"]
+    assert studies[:2] == ["studies/index.md", "studies/reading.md"]
 
 
 def test_it_opens_from_disk_and_fetches_nothing(config) -> None:

@@ -14,10 +14,10 @@ import pytest
 from report.browser import browsing, chromium
 
 TOP = Path(__file__).resolve().parents[2]
-PAGES = ("index", "findings", "experiments", "studies/rpc-parts", "results", "methods/rpc", "api", "faq")
+PAGES = ("index", "findings", "studies/index", "studies/rpc-parts", "results", "methods/rpc", "api", "faq")
 """One of each kind: start, figure and tables, index, study, wide tables, card, reference, plain text."""
 DRAWN = (
-    *("architecture", "methods", "gcd", "findings", "methods/rpc"),
+    *("index", "methods", "findings", "methods/rpc"),
     "studies/rpc-parts",
 )
 """The pages with drawings; of the cards one, since all of them are drawn to one width."""
@@ -116,8 +116,7 @@ def test_tables_of_the_front_rooms_fit_a_laptop(browser: Any, site: Path) -> Non
         "folder",
         "findings",
         "methods",
-        "experiments",
-        "studies/reading",
+        "studies/index",
         "faq",
     ):
         tab.goto((site / f"{name}.html").as_uri())
@@ -130,7 +129,7 @@ def test_by_keyboard(browser: Any, site: Path) -> None:
     """The first stop skips to the text; the tabs of the header and the links of the text follow, each to be seen."""
     context = browser.new_context(viewport={"width": 1280, "height": 900})
     tab = context.new_page()
-    tab.goto((site / "experiments.html").as_uri())
+    tab.goto((site / "studies/index.html").as_uri())
     assert min(tab.evaluate(CONTRASTS, [".md-tabs__link", ".md-header__title"]).values()) >= AA
     at = "[document.activeElement.textContent.trim(), getComputedStyle(document.activeElement).outlineStyle]"
     stops = []
@@ -141,7 +140,7 @@ def test_by_keyboard(browser: Any, site: Path) -> None:
     assert told[0] == "Skip to content"
     assert {"Start", "Results", "FAQ", "How to read the tables"} <= set(told)
     assert {outline for words, outline in stops if words in ("Skip to content", "Results", "FAQ")} == {"auto"}
-    tab.goto((site / "experiments.html").as_uri())
+    tab.goto((site / "studies/index.html").as_uri())
     tab.keyboard.press("Tab")
     tab.keyboard.press("Enter")
     tab.keyboard.press("Tab")

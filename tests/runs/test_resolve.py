@@ -214,7 +214,7 @@ def test_every_setting_has_a_sentence_of_help(method: str, preset: str) -> None:
     rows = describe_settings(experiment)
     assert {row.key for row in rows} == {key for key, _, _ in setting_values(experiment)}
     for row in rows:
-        assert row.help.endswith(".") or row.help.endswith("(docs/long-tail.md)."), row
+        assert row.help.endswith(".") or row.help.endswith("(docs/how-many.md)."), row
         assert len(row.help) > 10, row
         assert "of type" not in row.type, row
         assert row.group, row

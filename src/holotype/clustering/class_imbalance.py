@@ -13,7 +13,7 @@ Two questions, and both must be answered with yes:
    and labels that nobody drew have b = 1. Below 1/2 the images agree with the labels.
 
 What it cannot see: sizes of new classes, which are taken to differ as those of known ones do; and collections in
-which each class has the same number of labels, where there is nothing to compare. docs/stability.md has the figures.
+which each class has the same number of labels, where there is nothing to compare. docs/how-many.md has the rule.
 """
 
 from __future__ import annotations

@@ -10,6 +10,8 @@ file or logger. Four rules make capture, resume and several processes work toget
    the rows of one process alone, so that whatever learns in it belongs to the encoder.
 4. Losses use masks, never boolean indexing, so that shapes stay static.
 
+docs/researchers.md lists what a method may add: stages, rates, an encoder, its own images, clustering at the end.
+
 The features of a stage's inputs are `tail(inputs)` on tokens and `tail(trunk(images))` on images (`build_encoder`).
 """
 

@@ -41,7 +41,7 @@ class SimGCDConfig:
     """Weight eps of the mean-entropy term, which keeps every category in use; 1 to 4 in the published runs."""
     memax_target: Literal["uniform", "estimated"] = "uniform"
     """What the entropy term pulls the mean prediction to: classes of equal size, or, for a long tail, half-way from
-    there to the sizes that the classifier itself finds (docs/long-tail.md)."""
+    there to the sizes that the classifier itself finds (docs/how-many.md)."""
     tau: Positive = 0.1
     """Temperature of the classifier."""
     teacher_temp_start: Positive = 0.07

@@ -3,7 +3,7 @@
 A burst counts once (data/bursts.py finds them); an image that is alone counts as one.
 
 Everything is a cosine between unit features: with the prototype of a known class (mean of its labelled images)
-or with the centre of a category (mean of the images placed in it). docs/relations.md says how to read it.
+or with the centre of a category (mean of the images placed in it). docs/report.md says how to read it.
 """
 
 from __future__ import annotations

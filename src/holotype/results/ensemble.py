@@ -18,7 +18,7 @@ of the frozen backbone, and errs elsewhere. So an image lies in the category c f
 
 is largest, v_c being the share of the votes that c has and p_c what the opinion says of it. With f, which is FLOOR,
 neither of the two can rule a category out, and what all trainings agree on stays. The opinion then learns anew from
-where the images lie, ROUNDS times. docs/stability.md has the figures.
+where the images lie, ROUNDS times. docs/confidence.md has the figures.
 """
 
 from __future__ import annotations
