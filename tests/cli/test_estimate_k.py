@@ -14,7 +14,7 @@ import pytest
 from PIL import Image
 
 from holotype.cli.embed import ImageSource, source_label
-from holotype.cli.estimate_k import curve_lines, estimate_summary, make_parser
+from holotype.cli.estimate_k import curve_lines, estimate_summary
 from holotype.clustering.k_curve import CountEstimate, CountPoint
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "how-many.md"
