@@ -11,7 +11,7 @@ from holotype.cli.completion import CompletionEntry, literal_values, read_entrie
 from holotype.data.datasets.registry import BENCHMARKS
 from holotype.methods import METHODS
 
-from .test_shells import completed
+from .test_completion_shells import completed
 
 
 @pytest.fixture(scope="module")

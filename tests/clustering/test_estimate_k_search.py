@@ -11,7 +11,7 @@ from holotype.cli.estimate_k import curve_lines
 from holotype.clustering.class_size import ClassSize
 from holotype.clustering.estimate_k import _grid, estimate_count, k_bounds, sample_rows
 
-from .test_count import clouds
+from .test_estimate_k import clouds
 
 
 def one_label_each(

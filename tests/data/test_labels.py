@@ -13,7 +13,7 @@ from holotype.data.labels import LabelFile, match_labels, read_list
 from holotype.data.load import load_table
 from holotype.errors import InputError
 
-from .test_sources import rows, touch, write
+from .test_load import rows, touch, write
 
 
 def test_a_list_of_another_base_folder(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

@@ -23,7 +23,7 @@ from holotype.runs.resources import RunResources
 from holotype.utils.device import Device
 from tests.training.stubs import STUBS
 
-from .test_prepared import tiny as tiny  # the fixture: an experiment on coloured squares
+from .test_resources import tiny as tiny  # the fixture: an experiment on coloured squares
 
 TASK = Task(n_known=2, k=4, dim=32, n_images=10, n_labelled=4)
 
