@@ -9,7 +9,7 @@ from types import ModuleType, SimpleNamespace
 import pytest
 
 from holotype.utils import console
-from holotype.utils.console import PlainBar, console_options, format_duration, progress_bar
+from holotype.utils.console import PlainBar, console_options, progress_bar
 
 
 @pytest.fixture
@@ -100,7 +100,3 @@ def test_a_terminal_has_a_bar_with_colours_or_without(monkeypatch, no_color: boo
         advance(10)
     assert "10/10" in screen.getvalue()
     assert ("\x1b[38;" in screen.getvalue() or "\x1b[3" in screen.getvalue()) is not no_color
-
-
-def test_time_left_in_words() -> None:
-    assert [format_duration(s) for s in (40.2, 720, 12_000)] == ["40 s", "12 min", "3 h 20 min"]

@@ -10,14 +10,7 @@ import torch
 
 from holotype.errors import InputError
 from holotype.utils import memory
-from holotype.utils.memory import (
-    Budget,
-    MemoryConfig,
-    cache_folder,
-    find_budget,
-    format_bytes,
-    is_out_of_memory,
-)
+from holotype.utils.memory import Budget, MemoryConfig, cache_folder, find_budget, is_out_of_memory
 
 CPU = torch.device("cpu")
 GB = 1_000_000_000
@@ -181,18 +174,6 @@ def test_where_the_cache_lies(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -
     for ignored in ("", "relative"):
         monkeypatch.setenv("XDG_CACHE_HOME", ignored)
         assert cache_folder(MemoryConfig()) == tmp_path / ".cache" / "holotype"
-
-
-def test_bytes_for_people() -> None:
-    expected = {
-        0: "0 bytes",
-        999: "999 bytes",
-        1000: "1.0 kB",
-        31_000_000: "31.0 MB",
-        1_560_000_000: "1.6 GB",
-    }
-    assert {n: format_bytes(n) for n in expected} == expected
-    assert format_bytes(999_960) == "1.0 MB"  # never 1000.0 kB
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")

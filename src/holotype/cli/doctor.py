@@ -20,7 +20,8 @@ from holotype.cli.common import Parser, echo, echo_json
 from holotype.errors import InputError
 from holotype.utils.cache_dir import list_cache
 from holotype.utils.device import cpu_count, default_precision, pick_device
-from holotype.utils.memory import MemoryConfig, available_memory, cache_folder, format_bytes
+from holotype.utils.memory import MemoryConfig, available_memory, cache_folder
+from holotype.utils.text import format_bytes
 
 CHECKED_PACKAGES = (
     "torch",

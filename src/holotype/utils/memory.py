@@ -102,17 +102,6 @@ def find_budget(config: MemoryConfig, device: torch.device, taken: Budget = NOTH
     )
 
 
-def format_bytes(n: int) -> str:
-    """Bytes for people, in decimal units: 1.6 GB, 31.0 MB."""
-    value, units = float(n), ["kB", "MB", "GB", "TB", "PB"]
-    if abs(n) < 1000:
-        return f"{n} bytes"
-    unit = ""
-    while units and round(abs(value), 1) >= 1000:
-        value, unit = value / 1000, units.pop(0)
-    return f"{value:.1f} {unit}"
-
-
 def cache_folder(config: MemoryConfig) -> Path:
     """The folder for memory-mapped images and token caches; it need not exist yet."""
     if config.cache_dir is not None:
