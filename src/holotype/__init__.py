@@ -9,7 +9,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if "HOLOTYPE_PARENT" in os.environ:  # one of several processes, which must not outlive the first
-    import_module("holotype.utils.launch").watch_parent()
+    import_module("holotype.utils.processes").watch_parent()
 
 __version__ = "0.1.0"
 

@@ -39,11 +39,11 @@ for time in range(int(sys.argv[2])):
 KILLED = """
 import os, signal, sys
 from pathlib import Path
-from holotype.utils.atomic import write_beside
+from holotype.utils.atomic import atomic_write
 def die(part):
     part.write_text("half of it")
     os.kill(os.getpid(), signal.SIGKILL)
-write_beside(Path(sys.argv[1]), die)
+atomic_write(Path(sys.argv[1]), die)
 """
 
 

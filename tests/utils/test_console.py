@@ -1,21 +1,37 @@
-"""The bar moves on a terminal, says a line now and then in a pipe, and changes one line in a notebook."""
+"""Bars, streams and consoles: a line that cannot be written or shown ends no work."""
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import io
+import os
+import subprocess
 import sys
+from pathlib import Path
 from types import ModuleType, SimpleNamespace
 
 import pytest
 
-from holotype.utils import console
-from holotype.utils.console import PlainBar, console_options, format_duration, progress_bar
+from holotype.utils import console as module
+from holotype.utils.console import (
+    BestEffortStream,
+    PlainBar,
+    best_effort_streams,
+    console,
+    console_kind,
+    console_options,
+    in_notebook,
+    is_quiet,
+    plain_characters,
+    progress_bar,
+)
 
 
 @pytest.fixture
 def now(monkeypatch) -> list[float]:
     clock = [100.0]
-    monkeypatch.setattr(console, "time", SimpleNamespace(monotonic=lambda: clock[0]))
+    monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=lambda: clock[0]))
     return clock
 
 
@@ -102,5 +118,138 @@ def test_a_terminal_has_a_bar_with_colours_or_without(monkeypatch, no_color: boo
     assert ("\x1b[38;" in screen.getvalue() or "\x1b[3" in screen.getvalue()) is not no_color
 
 
-def test_time_left_in_words() -> None:
-    assert [format_duration(s) for s in (40.2, 720, 12_000)] == ["40 s", "12 min", "3 h 20 min"]
+FULL = Path("/dev/full")
+
+
+class Refusing(io.StringIO):
+    """Takes one line, and then no more."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__()
+        self.number = number
+
+    def write(self, text: str) -> int:
+        if "\n" in self.getvalue():
+            raise OSError(self.number, os.strerror(self.number))
+        return super().write(text)
+
+
+@pytest.mark.parametrize("number", [errno.EPIPE, errno.ENOSPC, errno.EIO])
+def test_what_cannot_be_written_is_dropped_and_remembered(
+    monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    out, err = Refusing(number), Refusing(number)
+    monkeypatch.setattr(sys, "stdout", out)
+    monkeypatch.setattr(sys, "stderr", err)
+    with best_effort_streams() as told:
+        bar = PlainBar("Training", 10)
+        for done in range(3):
+            print(f"line {done}")
+            bar.done = done
+            bar.close(always=True)
+        assert told.problem is not None
+        assert told.problem.errno == number
+    assert (sys.stdout, sys.stderr) == (out, err)
+    assert out.getvalue() == "line 0\n"
+    assert err.getvalue() == "Training: 0/10, 0 %\n"
+
+
+def test_a_stream_that_is_well_is_as_it_was() -> None:
+    stream = io.StringIO()
+    lasting = BestEffortStream(stream)
+    print("a", "b", file=lasting, flush=True)
+    assert stream.getvalue() == "a b\n"
+    assert not lasting.isatty()
+    assert lasting.problem is None
+
+
+def holotype(words: str, **how: object) -> subprocess.CompletedProcess[str]:
+    """In a shell of its own, with Python's usual buffers."""
+    given = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
+    command = ["bash", "-c", f"'{sys.executable}' -m holotype {words}"]
+    return subprocess.run(command, env=given, text=True, timeout=120, capture_output=True, **how)  # type: ignore
+
+
+@pytest.mark.skipif(not FULL.exists(), reason="this system has no disk that is always full")
+def test_a_command_on_a_full_disk_says_so_and_one_whose_reader_is_gone_does_not() -> None:
+    full = holotype(f"--help > {FULL}")
+    assert (full.returncode, len(full.stderr.splitlines())) == (2, 1)
+    assert "could be written to stdout (No space left on device)" in full.stderr
+    gone = holotype("--help | true; exit ${PIPESTATUS[0]}")
+    assert (gone.returncode, gone.stderr) == (0, "")
+    deaf = holotype(f"status nowhere 2> {FULL}")
+    assert (deaf.returncode, deaf.stdout) == (2, "")
+
+
+@pytest.mark.skipif(os.name != "posix", reason="nobody closes streams there")
+def test_closed_streams_are_nobodys_files() -> None:
+    assert holotype("--help >&-").returncode == 0
+    wrong = holotype("status nowhere 2>&-")
+    assert (wrong.returncode, wrong.stdout) == (2, "")
+
+
+@pytest.mark.skipif(os.name != "posix", reason="nobody closes streams there")
+def test_the_first_file_does_not_take_the_number_of_a_closed_stream(tmp_path: Path) -> None:
+    """Else what a library says on stderr would be written into it."""
+    told = "import os; from holotype.utils.console import best_effort_streams\n"
+    told += "with best_effort_streams(), open('run', 'w') as file:"
+    told += " os.write(2, b'a word'); file.write(str(file.fileno() > 2))"
+    subprocess.run(["bash", "-c", f"'{sys.executable}' -c \"{told}\" <&- >&- 2>&-"], cwd=tmp_path, timeout=60)
+    assert (tmp_path / "run").read_text() == "True"
+
+
+@pytest.mark.parametrize(
+    ("encoding", "errors", "text", "shown"),
+    [
+        ("ascii", "strict", "16 × 8", b"16 \\xd7 8\n"),
+        ("utf-8", "strict", "\udcff.jpg", b"\\udcff.jpg\n"),
+        ("utf-8", "surrogateescape", "\udcff.jpg", b"\xff.jpg\n"),
+        ("ascii", "replace", "×", b"?\n"),
+    ],
+)
+def test_what_a_console_lacks_ends_no_command(monkeypatch, encoding, errors, text, shown) -> None:
+    raw = io.BytesIO()
+    monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(raw, encoding, errors, newline="\n"))
+    plain_characters()
+    print(text, flush=True)
+    assert raw.getvalue() == shown
+
+
+def test_a_stream_that_is_no_console_is_left_alone(monkeypatch) -> None:
+    monkeypatch.setattr(sys, "stdout", io.StringIO())
+    plain_characters()
+    print("–")
+    assert sys.stdout.getvalue() == "–\n"  # type: ignore[attr-defined]
+
+
+def test_habits_last_as_long_as_their_block(monkeypatch) -> None:
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    assert not is_quiet()
+    with contextlib.suppress(ZeroDivisionError), console_options(quiet=True, no_color=True):
+        assert is_quiet()
+        assert console().no_color
+        raise ZeroDivisionError
+    assert not is_quiet()
+    assert not console().no_color
+    monkeypatch.setenv("NO_COLOR", "1")
+    assert console().no_color
+
+
+def test_a_notebook_is_known_by_its_kernel(monkeypatch) -> None:
+    assert console_kind() == "pipe"
+    shell = SimpleNamespace(kernel=object())
+    monkeypatch.setitem(sys.modules, "IPython", SimpleNamespace(get_ipython=lambda: shell))
+    assert in_notebook()
+    assert console_kind() == "notebook"
+    shell.kernel = None  # IPython on a terminal
+    assert not in_notebook()
+
+
+def test_a_terminal_without_a_cursor_is_a_pipe(monkeypatch) -> None:
+    screen = io.StringIO()
+    screen.isatty = lambda: True  # type: ignore[method-assign]
+    monkeypatch.setattr(sys, "stderr", screen)
+    monkeypatch.setenv("TERM", "xterm")
+    assert console_kind() == "terminal"
+    monkeypatch.setenv("TERM", "dumb")
+    assert console_kind() == "pipe"

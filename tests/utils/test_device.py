@@ -42,18 +42,3 @@ def test_one_gpu_of_several_can_be_named(monkeypatch):
     for name in ("gpu", "cpu:1", "cuda:x", "cuda:-1"):
         with pytest.raises(InputError, match=f"--device {name} is unknown"):
             pick_device(name)
-
-
-@pytest.mark.parametrize("cuda", [True, False])
-def test_auto_takes_a_gpu_where_there_is_one(monkeypatch, cuda):
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: cuda)
-    assert pick_device("auto") == ("cuda" if cuda else "cpu")
-    assert pick_device("cpu") == "cpu"
-
-
-@pytest.mark.parametrize("name", ["cuda", "mps"])
-def test_an_absent_device_is_refused(monkeypatch, name):
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    monkeypatch.setattr(torch.backends.mps, "is_available", lambda: False)
-    with pytest.raises(InputError, match=f"--device {name} is not to be had"):
-        pick_device(name)

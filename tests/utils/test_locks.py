@@ -10,6 +10,8 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
+import time
 from datetime import datetime
 from pathlib import Path
 
@@ -17,7 +19,16 @@ import pytest
 
 from holotype.errors import InputError
 from holotype.utils import locks
-from holotype.utils.locks import LOCK, FolderLock, lock_folder, lock_path, remove_stale_lock, wait_for_lock
+from holotype.utils.locks import (
+    LOCK,
+    FolderLock,
+    lock_folder,
+    lock_path,
+    remove_stale_lock,
+    try_lock,
+    try_shared_lock,
+    wait_for_lock,
+)
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="there are no such locks")
 
@@ -25,9 +36,9 @@ HOLDER = """
 import sys, time
 from pathlib import Path
 from holotype.errors import InputError
-from holotype.utils.locks import hold
+from holotype.utils.locks import lock_folder
 try:
-    with hold(Path(sys.argv[1])):
+    with lock_folder(Path(sys.argv[1])):
         print("held", flush=True)
         time.sleep(float(sys.argv[2]))
 except InputError as error:
@@ -39,12 +50,12 @@ CROWD = """
 import os, sys
 from pathlib import Path
 from holotype.errors import InputError
-from holotype.utils.locks import hold
+from holotype.utils.locks import lock_folder
 folder, inside = Path(sys.argv[1]), Path(sys.argv[2])
 held = 0
 while held < 30:
     try:
-        with hold(folder):
+        with lock_folder(folder):
             os.close(os.open(inside, os.O_CREAT | os.O_EXCL))
             held += 1
             os.unlink(inside)
@@ -203,13 +214,6 @@ def test_a_drive_without_locks_is_used_without_and_said_once(tmp_path, monkeypat
     assert "no two commands write to it at once" in record.getMessage()
 
 
-def test_a_system_without_locks_is_used_without(tmp_path, monkeypatch, unwarned):
-    monkeypatch.setitem(sys.modules, "fcntl", None)
-    with lock_folder(tmp_path):
-        pass
-    assert "this system has none" in unwarned.text
-
-
 def test_other_failures_are_not_taken_for_a_missing_lock(tmp_path, monkeypatch):
     import fcntl
 
@@ -217,7 +221,7 @@ def test_other_failures_are_not_taken_for_a_missing_lock(tmp_path, monkeypatch):
         raise OSError(errno.EIO, "broken")
 
     monkeypatch.setattr(fcntl, "flock", fail)
-    with pytest.raises(OSError, match="broken"):
+    with pytest.raises(InputError, match="broken"):
         lock_folder(tmp_path)
 
 
@@ -274,3 +278,58 @@ def test_what_a_killed_process_left_of_a_lock_is_removed_and_a_held_one_is_not(t
         remove_stale_lock(file)
         assert lock_path(file).exists()
     assert not lock_path(file).exists()
+
+
+# -- files that several commands write, or read while another would clear them ----------------------------
+
+
+def test_a_second_writer_waits_and_says_for_whom(tmp_path, caplog):
+    file, order = tmp_path / "edits.csv", []
+    caplog.set_level("INFO", logger="holotype")
+
+    def second() -> None:
+        with wait_for_lock(file, "the log of edits"):
+            order.append("second")
+
+    with wait_for_lock(file, "the log of edits"):
+        thread = threading.Thread(target=second)
+        thread.start()
+        time.sleep(0.5)
+        order.append("first")
+    thread.join(60)
+    assert order == ["first", "second"]
+    assert "Waiting for the log of edits, which is in use by another run of this very process" in caplog.text
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_dead_writer_keeps_nobody_waiting(tmp_path):
+    words = (
+        "import sys, time; from pathlib import Path; from holotype.utils.locks import wait_for_lock\n"
+        "with wait_for_lock(Path(sys.argv[1]), 'it'):\n    print('held', flush=True); time.sleep(60)"
+    )
+    command = [sys.executable, "-c", words, str(tmp_path / "a")]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    assert first_line(process) == "held"
+    assert (tmp_path / ".a.lock").exists()
+    process.kill()
+    process.communicate()
+    with wait_for_lock(tmp_path / "a", "it"):
+        pass
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_file_that_several_share_cannot_be_locked(tmp_path: Path) -> None:
+    file = tmp_path / "shared"
+    file.write_bytes(b"x")
+    one, other, third = (os.open(file, os.O_RDONLY) for _ in range(3))
+    assert try_shared_lock(one)
+    assert try_shared_lock(other)
+    assert not try_lock(third)
+    os.close(one)
+    assert not try_lock(third)
+    os.close(other)
+    assert try_lock(third)
+    again = os.open(file, os.O_RDONLY)
+    assert not try_shared_lock(again)  # and it does not wait for long
+    os.close(third)
+    os.close(again)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from holotype.utils import text as module
-from holotype.utils.text import suggest, suggest_path
+from holotype.utils.text import format_bytes, format_duration, join_or, plural, suggest, suggest_path
 
 
 def test_the_nearest_name_or_none() -> None:
@@ -36,3 +36,17 @@ def test_of_a_folder_of_many_not_all_are_looked_at(tmp_path: Path, monkeypatch) 
     monkeypatch.setattr(module, "MAX_SUGGESTIONS", 0)
     (tmp_path / "photos").mkdir()
     assert suggest_path(tmp_path / "phots") == ""
+
+
+def test_counts_and_lists_read_as_words() -> None:
+    assert [plural(1, "edit"), plural(2000, "edit"), plural(3, "category", "categories")] == [
+        "1 edit",
+        "2,000 edits",
+        "3 categories",
+    ]
+    assert [join_or(["a"]), join_or(iter("ab")), join_or("abc")] == ["a", "a or b", "a, b or c"]
+
+
+def test_durations_and_sizes_have_units() -> None:
+    assert [format_duration(s) for s in (40.2, 720, 12_000)] == ["40 s", "12 min", "3 h 20 min"]
+    assert [format_bytes(n) for n in (999, 999_960, 1_600_000_000)] == ["999 bytes", "1.0 MB", "1.6 GB"]

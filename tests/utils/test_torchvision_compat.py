@@ -14,8 +14,8 @@ def test_the_package_is_light_and_timm_imports_after_the_cure_in_a_fresh_process
     code = (
         "import sys, holotype, holotype.models.backbone\n"
         "print(sorted({'timm', 'torchvision'} & set(sys.modules)))\n"
-        "from holotype.utils import torchvision_cure as _torchvision\n"
-        "first = _torchvision._library; _torchvision.cure(); _torchvision.cure()\n"
+        "from holotype.utils import torchvision_compat as _torchvision\n"
+        "first = _torchvision._library; _torchvision.patch_torchvision(); _torchvision.patch_torchvision()\n"
         "assert _torchvision._library is first\n"
         "import torch, torchvision, timm\n"
         "torch.ops.torchvision.nms\n"

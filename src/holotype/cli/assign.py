@@ -18,7 +18,6 @@ from holotype.cli.common import (
     box_options,
     echo,
     is_rank0_output,
-    plural,
 )
 from holotype.cli.executor import (
     RAY_EXECUTOR,
@@ -29,6 +28,7 @@ from holotype.cli.executor import (
     wants_shards,
 )
 from holotype.utils.locks import lock_folder
+from holotype.utils.text import plural
 
 if TYPE_CHECKING:
     from holotype.export.assign import AssignResult

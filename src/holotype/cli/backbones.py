@@ -79,7 +79,7 @@ def download_command(name: str | None, folder: str | None, measure: bool) -> int
         raise InputError(f"--measure belongs to the lists; leave it out of {FETCH}.")
     from holotype.models.hub import download_backbone
     from holotype.models.licences import licence_text
-    from holotype.utils.memory import format_bytes
+    from holotype.utils.text import format_bytes
 
     done = download_backbone(name, Path(folder or "."))
     tags = done.tags

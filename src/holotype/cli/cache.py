@@ -6,10 +6,10 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from holotype.cli.common import Parser, echo, plural
+from holotype.cli.common import Parser, echo
 from holotype.errors import InputError
-from holotype.utils.cache_dir import CacheEntry, list_cache, remove_cache_entry
-from holotype.utils.memory import MemoryConfig, cache_folder, format_bytes
+from holotype.utils.memory import CacheEntry, MemoryConfig, cache_folder, list_cache, remove_cache_entry
+from holotype.utils.text import format_bytes, plural
 
 ENTRIES_SHOWN = 40
 """Files that are listed; the sums count all."""

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import difflib
 import json
 import logging
 import os
 import re
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
 from holotype.errors import InputError
 from holotype.utils.device import NAMES, is_device_name
+from holotype.utils.text import did_you_mean
 
 SOURCES = (
     "folder of images, CSV or Parquet file that lists them, Parquet file or tars that hold them ('{000..099}.tar'), "
@@ -56,17 +56,6 @@ class _OnStderr(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         if is_rank0_output():
             echo(self.format(record), error=True)
-
-
-def plural(n: int, one: str, more: str = "") -> str:
-    """1 edit, 2 edits, 3 categories."""
-    return f"{n:,} {one if n == 1 else more or one + 's'}"
-
-
-def join_or(names: Iterable[str]) -> str:
-    """a, b or c."""
-    *parts, last = names
-    return f"{', '.join(parts)} or {last}" if parts else last
 
 
 @contextlib.contextmanager
@@ -116,8 +105,7 @@ class Parser(argparse.ArgumentParser):
         given, rest = self.parse_known_args([dashed_flag(word) for word in words], namespace)
         if rest:
             flags = [flag for action in self._actions for flag in action.option_strings]
-            close = difflib.get_close_matches(rest[0].partition("=")[0], flags, n=1)
-            hint = f"did you mean {close[0]}?" if close else f"{self.prog} --help lists what there is."
+            hint = did_you_mean(rest[0].partition("=")[0], flags, f"{self.prog} --help lists what there is.")
             raise InputError(f"{self.prog} does not know {rest[0]!r}; {hint}")
         return given
 

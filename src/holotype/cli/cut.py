@@ -7,8 +7,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from holotype.cli.common import Parser, add_code_flag, add_overwrite_flag, add_running_flags, echo, plural
+from holotype.cli.common import Parser, add_code_flag, add_overwrite_flag, add_running_flags, echo
 from holotype.errors import InputError
+from holotype.utils.text import plural
 
 if TYPE_CHECKING:
     from holotype.results.discovery import Discovery

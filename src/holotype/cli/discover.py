@@ -18,9 +18,9 @@ from holotype.cli.common import (
     box_options,
     echo,
     is_rank0_output,
-    plural,
 )
 from holotype.errors import InputError
+from holotype.utils.text import plural
 
 if TYPE_CHECKING:
     from argparse import Namespace

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from holotype.cli.common import Parser, add_code_flag, add_overwrite_flag, add_running_flags, echo, plural
+from holotype.cli.common import Parser, add_code_flag, add_overwrite_flag, add_running_flags, echo
+from holotype.utils.text import plural
 
 if TYPE_CHECKING:
     from holotype.export.zip import ZipResult
@@ -108,7 +109,7 @@ def applied_text(outcome: AppliedEdits, new: Sequence[Edit] | None, before: Sequ
 
 def zip_text(done: ZipResult, where: str) -> str:
     from holotype.export.zip import MAIL_FOLDER
-    from holotype.utils.memory import format_bytes
+    from holotype.utils.text import format_bytes
 
     words = (
         f"To mail: {where}, {format_bytes(done.size)}: the report with {plural(done.images, 'small picture')}, "

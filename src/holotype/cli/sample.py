@@ -6,9 +6,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from holotype.cli.common import Parser, add_overwrite_flag, echo, is_rank0_output, plural, typed_argument
+from holotype.cli.common import Parser, add_overwrite_flag, echo, is_rank0_output, typed_argument
 from holotype.config.types import Count, Seed
 from holotype.errors import InputError
+from holotype.utils.text import plural
 
 if TYPE_CHECKING:
     from holotype.embeddings.coreset import CoresetSample, NoLabels

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from holotype.cli.common import Parser, echo, echo_json, plural
+from holotype.cli.common import Parser, echo, echo_json
+from holotype.utils.text import plural
 
 if TYPE_CHECKING:
     from holotype.runs.status import Status

@@ -13,8 +13,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from holotype.cli.common import echo, is_rank0_output, join_or, plural
+from holotype.cli.common import echo, is_rank0_output
 from holotype.errors import InputError
+from holotype.utils.text import join_or, plural
 
 if TYPE_CHECKING:
     from holotype.runs.experiment import Experiment

@@ -7,8 +7,9 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from holotype.cli.common import Parser, add_overwrite_flag, echo, is_rank0_output, plural
+from holotype.cli.common import Parser, add_overwrite_flag, echo, is_rank0_output
 from holotype.errors import InputError
+from holotype.utils.text import plural
 
 if TYPE_CHECKING:
     from holotype.export.camtrap import CamtrapPackage

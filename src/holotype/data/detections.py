@@ -31,7 +31,7 @@ from holotype.data.paths import find_images, in_quotes
 from holotype.data.table import Table
 from holotype.errors import InputError
 from holotype.utils.device import cpu_count
-from holotype.utils.text import suggest_path
+from holotype.utils.text import plural, suggest_path
 
 HOLOTYPE_FORMAT = "categories found by Holotype"
 """Ends the description of a COCO file that `holotype write` made: its scores are those of categories, not of boxes."""
@@ -379,14 +379,10 @@ def _boxes_of(one: Detection, size: tuple[int, int] | None) -> Box:
 
 def _log_boxes(found: Detections, paths: Sequence[str], pictures: int) -> None:
     with_boxes = len({split_box(path)[0] for path in paths})
-    words = f"{found.file}: {_count_text(len(paths), 'box', 'boxes')} in {_count_text(with_boxes, 'picture')}"
+    words = f"{found.file}: {plural(len(paths), 'box', 'boxes')} in {plural(with_boxes, 'picture')}"
     left = list(detections_summary(found))
-    left += (
-        [_count_text(found.failed, "picture") + " that the detector could not read"] if found.failed else []
-    )
-    left += (
-        [f"{_count_text(pictures - with_boxes, 'picture')} without a box"] if pictures > with_boxes else []
-    )
+    left += [plural(found.failed, "picture") + " that the detector could not read"] if found.failed else []
+    left += [f"{plural(pictures - with_boxes, 'picture')} without a box"] if pictures > with_boxes else []
     log.info(f"{words}. Left out: {', '.join(left)}." if left else f"{words}.")
 
 
@@ -396,10 +392,6 @@ def _log_labels(table: Table, whole: Mapping[str, int], used: Counter[int]) -> N
     if several:
         which = "1 labelled picture has" if several == 1 else f"{several:,} labelled pictures have"
         log.info(f"{which} several boxes, each of which takes the label.")
-
-
-def _count_text(n: int, one: str, several: str = "") -> str:
-    return f"{n:,} {one if n == 1 else several or one + 's'}"
 
 
 # -- columns --------------------------------------------------------------------------------------------

@@ -37,7 +37,8 @@ from holotype.errors import InputError
 from holotype.utils.atomic import atomic_write
 from holotype.utils.console import progress_bar
 from holotype.utils.device import cpu_count
-from holotype.utils.memory import LEVELS, PLACE_NAMES, Budget, Level, format_bytes, is_out_of_memory
+from holotype.utils.memory import LEVELS, PLACE_NAMES, Budget, Level, is_out_of_memory
+from holotype.utils.text import format_bytes
 
 LONGEST_SIDE_RATIO = 4
 """An image's longer side is cut to at most this many times its shorter side."""

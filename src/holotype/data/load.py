@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import difflib
 import logging
 import os
 from collections.abc import Sequence
@@ -25,6 +24,7 @@ from holotype.data.readers.registry import FOLDER, Reader, ReaderOptions, reader
 from holotype.data.storage import is_address, is_pattern
 from holotype.data.table import Table
 from holotype.errors import InputError
+from holotype.utils.text import did_you_mean
 
 __all__ = [
     "IMAGE_EXTENSIONS",
@@ -144,8 +144,7 @@ def _drop_labels(table: Table, names: Sequence[str]) -> Table:
     names = [nfc(name) for name in names]
     for name in names:
         if name.casefold() not in own:
-            close = difflib.get_close_matches(name, table.known, n=1)
-            hint = f"did you mean {close[0]!r}?" if close else "give the name of a folder or label."
+            hint = did_you_mean(repr(name), map(repr, table.known), "give the name of a folder or label.")
             raise InputError(f"--unlabelled {name!r} is no class of {table.name}; {hint}")
     gone = {name.casefold() for name in names}
     label = ["" if label.casefold() in gone else label for label in table.label]

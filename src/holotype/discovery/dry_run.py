@@ -61,6 +61,7 @@ from holotype.discovery.rounds import (
 )
 from holotype.errors import InputError
 from holotype.results.edits import check_run
+from holotype.utils.text import plural
 
 if TYPE_CHECKING:
     from holotype.discovery.rounds import Round
@@ -136,9 +137,7 @@ def _result(table: Table, config: DiscoverConfig, known: int, corrected: bool = 
     """known: classes that take part. corrected: people have said how many categories there are."""
     size = Counter(label for label in table.label if label)
     labelled = sum(size.values())
-    first = (
-        f"{len(table):,} images: {labelled:,} labelled in {_count_images(len(size), 'class', 'classes')}, "
-    )
+    first = f"{len(table):,} images: {labelled:,} labelled in {plural(len(size), 'class', 'classes')}, "
     first += f"{len(table) - labelled:,} unlabelled."
     if config.k == "auto":
         how = "follows from corrections" if corrected else "is estimated"
@@ -159,7 +158,7 @@ def _result(table: Table, config: DiscoverConfig, known: int, corrected: bool = 
 
 
 def memory_text(k: int, known: int) -> str:
-    return f"--k {k} leaves room for {_count_images(k - known, 'new category', 'new categories')}."
+    return f"--k {k} leaves room for {plural(k - known, 'new category', 'new categories')}."
 
 
 def _names(table: Table) -> list[str]:
@@ -173,14 +172,12 @@ def _names(table: Table) -> list[str]:
         )
     if len(groups) > MAX_FILES_NAMED:
         others = "; ".join(", ".join(group) for group in groups[MAX_FILES_NAMED : 2 * MAX_FILES_NAMED])
-        lines.append(
-            f"{_count_images(len(groups) - MAX_FILES_NAMED, 'more group')} of names like these: {others}."
-        )
+        lines.append(f"{plural(len(groups) - MAX_FILES_NAMED, 'more group')} of names like these: {others}.")
     asked = unsorted_names(table.known)
     for name in asked[:MAX_FILES_NAMED]:
         lines.append(
             f"Is {name} a class, or a folder of unsorted images? --unlabelled {shlex.quote(name)} treats its "
-            f"{_count_images(size[name], 'image')} as unlabelled."
+            f"{plural(size[name], 'image')} as unlabelled."
         )
     if len(asked) > MAX_FILES_NAMED:
         lines.append(f"The same question for {', '.join(asked[MAX_FILES_NAMED : 2 * MAX_FILES_NAMED])}.")
@@ -192,7 +189,7 @@ def _unread(table: Table, gone: Sequence[str]) -> list[str]:
     problems = [problem for problem in table.problem if problem]
     if problems:
         shown = " ".join(problems[:MAX_FILES_NAMED])
-        lines.append(f"{_count_images(len(problems), 'image')} cannot be read: {shown}")
+        lines.append(f"{plural(len(problems), 'image')} cannot be read: {shown}")
     if gone:
         lines.append(unread_classes_text(gone))
     return lines
@@ -223,7 +220,7 @@ def _label_files(table: Table) -> list[str]:
             continue
         if differs:
             lines.append(
-                f"{shown} says otherwise of the labels of {_count_images(differs, 'image')}; "
+                f"{shown} says otherwise of the labels of {plural(differs, 'image')}; "
                 f"--labels {shlex.quote(shown)} takes what it says."
             )
     return lines[:MAX_FILES_NAMED]
@@ -290,7 +287,7 @@ def _list_shown(pairs: Sequence[Pair], table: Table) -> str:
     examples = "; ".join(
         f"{_shorten(table, one)} and {_shorten(table, other)}" for one, other in pairs[:MAX_FILES_NAMED]
     )
-    told = _count_images(len(pairs), "pair") + (" or more" if len(pairs) >= MAX_PAIRS else "")
+    told = plural(len(pairs), "pair") + (" or more" if len(pairs) >= MAX_PAIRS else "")
     return f"{told}, {'for example ' if len(pairs) > MAX_FILES_NAMED else ''}{examples}"
 
 
@@ -298,10 +295,6 @@ def _shorten(table: Table, row: int) -> str:
     """The path as seen from the folder of the images."""
     path = str(table.path[row])
     return relative([path], table.root)[0]
-
-
-def _count_images(n: int, one: str, several: str | None = None) -> str:
-    return f"{n:,} {one if n == 1 else several or one + 's'}"
 
 
 @dataclass(frozen=True)

@@ -36,8 +36,9 @@ from torch import Tensor
 from holotype.errors import InputError
 from holotype.utils.atomic import atomic_path, clean_partial
 from holotype.utils.locks import try_shared_lock
-from holotype.utils.memory import Level, format_bytes
+from holotype.utils.memory import Level
 from holotype.utils.serialization import CorruptFile
+from holotype.utils.text import format_bytes
 
 CHECKSUM_BYTES = 4
 """Of a checksum."""

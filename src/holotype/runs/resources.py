@@ -34,8 +34,8 @@ from holotype.training.encoder import Encoder
 from holotype.training.views import FreshViews, table_features
 from holotype.utils.device import Device, pick_device
 from holotype.utils.distributed import broadcast_object
-from holotype.utils.launch import launch, process_count
 from holotype.utils.memory import LEVELS, Budget, cache_folder, find_budget
+from holotype.utils.processes import launch, process_count
 
 log = logging.getLogger(__name__)
 

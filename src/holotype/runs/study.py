@@ -6,7 +6,6 @@ Only the shape of a file is checked here. Whether a setting exists and may have 
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -16,7 +15,7 @@ from typing import Any
 from holotype.config.parse import parse_values
 from holotype.errors import InputError
 from holotype.methods.registry import check_code_allowed
-from holotype.utils.text import suggest, suggest_path
+from holotype.utils.text import did_you_mean, suggest, suggest_path
 
 STUDY_KEYS = ("question", "commit", "datasets", "seeds", "cache_views", "reference", "settings", "rows")
 ROW_KEYS = ("method", "preset", "asks", "settings", "datasets", "seeds", "record")
@@ -142,8 +141,7 @@ def _row(name: Any, row: Any, study: dict[str, Any], common: dict[str, Any], pat
 def _check_keys(content: dict[Any, Any], known: Sequence[str], place: str) -> None:
     for key in content:
         if key not in known:
-            close = difflib.get_close_matches(str(key), known, n=1)
-            hint = f"did you mean {close[0]}?" if close else f"it may have {', '.join(known)}."
+            hint = did_you_mean(str(key), known, f"it may have {', '.join(known)}.")
             raise InputError(f"{place} has the unknown key {key!r}; {hint}")
 
 

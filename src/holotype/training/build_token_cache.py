@@ -64,10 +64,10 @@ from holotype.utils.memory import (
     MemoryConfig,
     cache_folder,
     find_budget,
-    format_bytes,
     smallest_budget,
 )
 from holotype.utils.serialization import CorruptFile
+from holotype.utils.text import format_bytes
 
 VIEW_SEED = 0
 """The views are the same for every run, so that runs with different seeds share a cache."""

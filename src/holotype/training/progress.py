@@ -14,7 +14,7 @@ from torch import Tensor
 
 from holotype.errors import Interrupted, Stopped
 from holotype.utils.console import PlainBar, console, console_kind, is_quiet
-from holotype.utils.signals import handled_signals
+from holotype.utils.processes import handled_signals
 
 SECONDS_BETWEEN_READINGS = 0.5
 """Reading a loss waits for the device; twice a second is enough for a bar."""

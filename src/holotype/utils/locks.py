@@ -1,9 +1,9 @@
 """File locks: one command at a time in a folder, released by the system when its process ends.
 
-A lock is `flock`'s, on FOLDER/.lock, whose text says who holds it; a second command in the folder is refused. Of a
+A lock is `filelock`'s, on FOLDER/.lock, whose text says who holds it; a second command in the folder is refused. Of a
 file it is on .NAME.lock beside it, and a second writer waits. The file goes with the lock; one that a killed
-process left is free, and the next holder takes it over. Windows and some network drives have no such locks: there the
-work goes on without one, which is said once.
+process left is free, and the next holder takes it over. Some network drives have no locks: there the work goes on
+without one, which is said once.
 """
 
 from __future__ import annotations
@@ -19,17 +19,20 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import datetime
 from pathlib import Path
+
+from filelock import FileLock, Timeout, has_fcntl, lock_descriptor
 
 from holotype.errors import InputError
 
 log = logging.getLogger(__name__)
 
 LOCK = ".lock"
-NO_LOCK_HINT = (errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOLCK, errno.ENOSYS, errno.EINVAL, errno.EBADF)
+NO_LOCK_ERRNOS = (errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOLCK, errno.ENOSYS, errno.EINVAL, errno.EBADF)
 """What a file system answers that has no locks; EBADF: none on files that are open for reading alone."""
+READ_ONLY_ERRNOS = (errno.EACCES, errno.EPERM, errno.EROFS)
 SECONDS_BETWEEN_POLLS = 0.2
 NO_FOLLOW = getattr(os, "O_NOFOLLOW", 0)
 
@@ -43,24 +46,25 @@ class NoLocks(Exception):
     """Files cannot be locked where this one lies."""
 
 
+class _Held(Exception):
+    """Somebody else has the lock: `in use by ...`."""
+
+
 class FolderLock:
     """A folder that is held until `release`, or the end of a `with` block, or of the process."""
 
-    def __init__(self, folder: Path, descriptor: int | None = None, made: list[Path] | None = None) -> None:
-        """descriptor: of the locked file; None where nothing is held. made: folders made for it, inmost first."""
-        self.folder, self._descriptor, self._made = folder, descriptor, made or []
+    def __init__(self, folder: Path, lock: FileLock | None = None, created: list[Path] | None = None) -> None:
+        """lock: None where nothing is held. created: folders made for it, inmost first."""
+        self.folder, self._lock, self._created = folder, lock, created or []
 
     def release(self) -> None:
         """Give the folder free; once is enough. A folder that was made for the lock and is still empty goes."""
-        descriptor, self._descriptor = self._descriptor, None
-        if descriptor is not None:
-            with contextlib.suppress(OSError):
-                os.unlink(self.folder / LOCK)  # before it is free: whoever waits for it sees that it is gone
-            os.close(descriptor)
+        _release(self._lock)
+        self._lock = None
         with contextlib.suppress(OSError):
-            for folder in self._made:
+            for folder in self._created:
                 folder.rmdir()
-        self._made = []
+        self._created = []
 
     def __enter__(self) -> FolderLock:
         return self
@@ -78,15 +82,11 @@ def lock_folder(folder: Path, within: FolderLock | None = None) -> FolderLock:
     folder = Path(folder)
     if is_worker() or (within is not None and within.folder.resolve() == folder.resolve()):
         return FolderLock(folder)
-    made = [place for place in (folder, *folder.parents) if not place.exists()]
+    created = [place for place in (folder, *folder.parents) if not place.exists()]
     try:
-        descriptor = _acquire(folder / LOCK)
-    except _Lock as held:
+        return FolderLock(folder, _acquire(folder / LOCK), created)
+    except _Held as held:
         raise InputError(f"{folder} is {held}; wait for it to end, or use another folder.") from held
-    except NoLocks as error:
-        _warn(folder, error)
-        return FolderLock(folder, made=made)
-    return FolderLock(folder, descriptor, made)
 
 
 @contextmanager
@@ -95,73 +95,52 @@ def wait_for_lock(file: Path, wanted: str) -> Iterator[None]:
 
     wanted: what the file is, as in `the log of edits`. The folder must be there. Where nobody can lock, nobody waits.
     """
-    path, said = lock_path(file), False
+    logged = False
     while True:
         try:
-            descriptor = _acquire(path)
+            lock = _acquire(lock_path(file))
             break
-        except NoLocks as error:
-            _warn(file.parent, error)
-            descriptor = None
-            break
-        except _Lock as held:
-            if not said:
+        except _Held as held:
+            if not logged:
                 log.info("Waiting for %s, which is %s (%s).", wanted, held, file)
-            said = True
+            logged = True
             time.sleep(SECONDS_BETWEEN_POLLS)
     try:
         yield
     finally:
-        if descriptor is not None:
-            with contextlib.suppress(OSError):
-                os.unlink(path)
-            os.close(descriptor)
+        _release(lock)
 
 
 def remove_stale_lock(file: Path) -> None:
     """Remove what a killed process left of its lock on a file; a lock that somebody holds stays."""
-    path = lock_path(file)
-    if not path.exists():
-        return
-    with contextlib.suppress(_Lock, NoLocks, InputError, OSError):
-        descriptor = _acquire(path)
-        if descriptor is not None:
-            os.unlink(path)
-            os.close(descriptor)
+    if lock_path(file).exists():
+        with contextlib.suppress(_Held, InputError, OSError):
+            _release(_acquire(lock_path(file)))
 
 
 def lock_path(file: Path) -> Path:
     return file.with_name(f".{file.name}.lock")
 
 
-class _Lock(Exception):
-    """Somebody else has the lock: `in use by ...`."""
-
-
 def try_lock(descriptor: int) -> bool:
     """Lock an open file; False if somebody else has locked it. Raises NoLocks where nobody can."""
+    if not has_fcntl:  # elsewhere a lock would keep its own process from writing the file
+        raise NoLocks("this system has none")
     try:
-        import fcntl
-    except ImportError as error:
-        raise NoLocks("this system has none") from error
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
+        return lock_descriptor(descriptor, blocking=False)
     except OSError as error:
-        if error.errno in NO_LOCK_HINT:
+        if error.errno in NO_LOCK_ERRNOS:
             raise NoLocks(error.strerror) from error
         raise
-    return True
 
 
 def try_shared_lock(descriptor: int) -> bool:
     """Let others see that an open file is in use: nobody can lock it, though others may share it. False where that
     cannot be, which harms nobody. The lock goes with the last descriptor or mapping made of this one."""
-    try:
-        import fcntl
-    except ImportError:
+    if not has_fcntl:
         return False
+    import fcntl
+
     for _ in range(POLLS):
         try:
             fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
@@ -176,66 +155,60 @@ def try_shared_lock(descriptor: int) -> bool:
 def is_same_file(descriptor: int, path: Path) -> bool:
     """Whether `path` still names the open file."""
     try:
-        there = os.stat(path, follow_symlinks=False)
+        return os.path.samestat(os.fstat(descriptor), os.stat(path, follow_symlinks=False))
     except FileNotFoundError:
         return False
-    return os.path.samestat(os.fstat(descriptor), there)
 
 
-def _acquire(path: Path) -> int | None:
-    """The descriptor of the locked file; None in a folder where nothing can be written, so nothing can be harmed.
-
-    Raises _Held where somebody else has it.
-    """
-    looks = POLLS
-    while True:
+def _acquire(path: Path) -> FileLock | None:
+    """Return the lock; None where nothing can be locked, or written and so harmed. Raises _Held."""
+    lock = FileLock(path, thread_local=False, fallback_to_soft=False, on_acquired=_write_info)
+    for looks_left in reversed(range(POLLS)):
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            descriptor = _open(path)
+            return lock.acquire(timeout=POLLS * SHORT_WAIT, poll_interval=SHORT_WAIT).lock
+        except Timeout as error:
+            raise _Held(_in_use(path)) from error
         except OSError as error:
-            looks -= 1
-            if isinstance(error, FileNotFoundError) and looks:
+            if error.errno in NO_LOCK_ERRNOS:
+                _warn(path.parent, error)
+                return None
+            if error.errno in READ_ONLY_ERRNOS and path.parent.is_dir():
+                if _remove_foreign(path):
+                    continue
+                return None
+            if error.errno == errno.ELOOP:
+                raise InputError(f"{path} is a symbolic link, not a lock; delete it.") from error
+            if isinstance(error, FileNotFoundError) and looks_left:
                 continue  # its last holder has just removed the folder, or there can be none, as in /proc
             raise InputError(
                 f"The folder {path.parent} cannot be used ({error.strerror or error}); choose another --out."
             ) from error
-        if descriptor is None:
-            return None
-        try:
-            if not try_lock(descriptor):
-                raise _Lock(_in_use(descriptor))
-            if is_same_file(descriptor, path):  # else its last holder has just removed it
-                _write_info(descriptor)
-                return descriptor
-        except BaseException:
-            os.close(descriptor)
-            raise
-        os.close(descriptor)
-
-
-def _open(path: Path) -> int | None:
-    """The lock file, made if need be; for reading alone where it belongs to somebody else. None where there is none,
-    and none can be made: in a folder of somebody else, or on a medium for reading alone."""
-    for flags in (os.O_RDWR | os.O_CREAT, os.O_RDONLY):
-        try:
-            return os.open(path, flags | NO_FOLLOW, 0o666)
-        except OSError as error:
-            if error.errno == errno.ELOOP:
-                raise InputError(f"{path} is a symbolic link, not a lock; delete it.") from error
-            none = flags == os.O_RDONLY and error.errno == errno.ENOENT
-            if not none and error.errno not in (errno.EACCES, errno.EPERM, errno.EROFS):
-                raise
     return None
 
 
-def _write_info(descriptor: int) -> None:
-    """Write down who holds the lock. A full disk keeps nobody from holding it."""
-    now = datetime.now().astimezone()
-    command = shlex.join([Path(sys.argv[0]).name, *sys.argv[1:]])
-    facts = {"pid": os.getpid(), "host": socket.gethostname(), "command": command, "time": now.isoformat()}
-    with contextlib.suppress(OSError):
-        os.ftruncate(descriptor, 0)
-        os.pwrite(descriptor, (json.dumps(facts, ensure_ascii=False) + "\n").encode(), 0)
+def _remove_foreign(path: Path) -> bool:
+    """Remove the lock file of another user whose process is gone; False where nothing can be written."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | NO_FOLLOW)
+    except OSError:
+        return False
+    try:
+        if not try_lock(descriptor):
+            raise _Held(_in_use(path))
+        os.unlink(path)
+        return True
+    except (NoLocks, OSError):
+        return False
+    finally:
+        os.close(descriptor)
+
+
+def _release(lock: FileLock | None) -> None:
+    if lock is not None:
+        with contextlib.suppress(OSError):
+            os.unlink(lock.lock_file)  # before it is free: whoever waits for it sees that it is gone
+        lock.release()
 
 
 @dataclass(frozen=True)
@@ -249,38 +222,38 @@ class LockInfo:
     """Since when, ISO 8601."""
 
 
+def _write_info(descriptor: int) -> None:
+    """Write down who holds the lock. A full disk keeps nobody from holding it."""
+    command = shlex.join([Path(sys.argv[0]).name, *sys.argv[1:]])
+    info = LockInfo(os.getpid(), socket.gethostname(), command, datetime.now().astimezone().isoformat())
+    with contextlib.suppress(OSError):
+        os.ftruncate(descriptor, 0)
+        os.write(descriptor, (json.dumps(asdict(info), ensure_ascii=False) + "\n").encode())
+
+
 def read_lock_info(folder: Path) -> LockInfo | None:
-    """Who has signed the lock of a folder; None where nobody has. The lock itself is not touched."""
+    """Return who has signed the lock of a folder; None where nobody has. The lock itself is not touched."""
+    return _read_info(folder / LOCK)
+
+
+def _read_info(path: Path) -> LockInfo | None:
     try:
-        return _lock_info((folder / LOCK).read_bytes()[: 1 << 16])
-    except (OSError, ValueError):
+        facts = json.loads(path.read_bytes()[: 1 << 16])
+        datetime.fromisoformat(facts["time"])
+        return LockInfo(int(facts["pid"]), str(facts["host"]), str(facts["command"]), facts["time"])
+    except (OSError, ValueError, KeyError, TypeError):
         return None
 
 
-def _lock_info(text: bytes) -> LockInfo:
-    """Raises ValueError where somebody else has written it, or nobody yet."""
-    try:
-        facts = json.loads(text)
-        found = LockInfo(int(facts["pid"]), str(facts["host"]), str(facts["command"]), str(facts["time"]))
-        datetime.fromisoformat(found.time)
-        return found
-    except (ValueError, KeyError, TypeError) as error:
-        raise ValueError("not signed") from error
-
-
-def _in_use(descriptor: int) -> str:
-    """By whom, as the lock file tells."""
-    try:
-        holder = _lock_info(os.pread(descriptor, 1 << 16, 0))
-    except (ValueError, OSError):  # it has not signed yet
+def _in_use(path: Path) -> str:
+    holder = _read_info(path)
+    if holder is None:  # it has not signed yet
         return "in use by another process"
     if (holder.pid, holder.host) == (os.getpid(), socket.gethostname()):
         return "in use by another run of this very process"
     since = datetime.fromisoformat(holder.time).astimezone()
-    today = since.date() == datetime.now().date()
-    when = f"{since:%H:%M}" if today else f"{since:%Y-%m-%d %H:%M}"
-    short = holder.command if len(holder.command) <= 200 else holder.command[:200] + " ..."
-    return f"in use by process {holder.pid} on {holder.host} since {when} ({short})"
+    when = f"{since:%H:%M}" if since.date() == datetime.now().date() else f"{since:%Y-%m-%d %H:%M}"
+    return f"in use by process {holder.pid} on {holder.host} since {when} ({holder.command[:200]})"
 
 
 def is_worker() -> bool:
@@ -288,10 +261,12 @@ def is_worker() -> bool:
     return "WORLD_SIZE" in os.environ and os.environ.get("RANK", "0") != "0"
 
 
-def _warn(folder: Path, reason: NoLocks) -> None:
+def _warn(folder: Path, reason: OSError) -> None:
     global _warned
     if not _warned:
         log.warning(
-            "%s cannot be locked (%s); see to it that no two commands write to it at once.", folder, reason
+            "%s cannot be locked (%s); see to it that no two commands write to it at once.",
+            folder,
+            reason.strerror,
         )
     _warned = True

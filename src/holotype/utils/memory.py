@@ -5,10 +5,12 @@ Nothing here reserves memory. `find_budget` reads what is free at this moment an
 
 from __future__ import annotations
 
+import contextlib
 import math
 import os
 import shutil
 import tempfile
+import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +18,8 @@ from typing import TYPE_CHECKING, Literal
 
 from holotype.config.types import Gigabytes
 from holotype.errors import InputError
+from holotype.utils.atomic import LEFTOVER, OWN_SUFFIX
+from holotype.utils.locks import NO_FOLLOW, NoLocks, try_lock
 
 if TYPE_CHECKING:
     import torch
@@ -100,17 +104,6 @@ def find_budget(config: MemoryConfig, device: torch.device, taken: Budget = NOTH
             free_disk, (DEFAULT_DISK // processes if disk_limit is None else disk_limit) - taken.disk
         ),
     )
-
-
-def format_bytes(n: int) -> str:
-    """Bytes for people, in decimal units: 1.6 GB, 31.0 MB."""
-    value, units = float(n), ["kB", "MB", "GB", "TB", "PB"]
-    if abs(n) < 1000:
-        return f"{n} bytes"
-    unit = ""
-    while units and round(abs(value), 1) >= 1000:
-        value, unit = value / 1000, units.pop(0)
-    return f"{value:.1f} {unit}"
 
 
 def cache_folder(config: MemoryConfig) -> Path:
@@ -244,3 +237,113 @@ def _read(path: Path) -> str:
         return path.read_text(encoding="utf-8", errors="replace")
     except OSError:
         return ""
+
+
+# -- the cache folder ---------------------------------------------------------------------------------
+
+TOKENS = "tokens"
+"""The folder of token caches."""
+TOKEN_FILE = "*.tokens"
+
+
+@dataclass(frozen=True)
+class CacheEntry:
+    """A file or a folder that lies in the cache folder."""
+
+    path: Path
+    nbytes: int
+    age: float
+    """Seconds since it was last used."""
+    purpose: str
+    """What it is for; "" for what other programs have left there, which is never deleted."""
+    held: bool
+    """Whether a live process uses it; where files cannot be locked, whether one has within a day."""
+
+    @property
+    def can_go(self) -> bool:
+        return bool(self.purpose) and not self.held
+
+
+def list_cache(folder: Path) -> list[CacheEntry]:
+    """Everything in the cache folder, the largest first. Links are named and never followed."""
+    return sorted(_entries(folder), key=lambda kept: (-kept.nbytes, str(kept.path)))
+
+
+def remove_cache_entry(kept: CacheEntry) -> bool:
+    """Delete it unless a process has taken hold of it meanwhile; whether it is gone."""
+    if not kept.purpose:
+        return False
+    descriptor = _open_entry(kept.path)
+    if descriptor is None:
+        return not kept.path.exists()
+    try:
+        if not _is_free(descriptor):
+            return False
+        # while it is locked: whoever opens it now sees that it is gone, or keeps what it has opened
+        if kept.path.is_dir():
+            shutil.rmtree(kept.path, ignore_errors=True)
+        else:
+            with contextlib.suppress(OSError):  # Windows: somebody has it open
+                kept.path.unlink()
+    finally:
+        os.close(descriptor)
+    return not kept.path.exists()
+
+
+def _entries(folder: Path) -> Iterator[CacheEntry]:
+    for place in (folder, folder / TOKENS):
+        with contextlib.suppress(OSError):  # none has been made yet
+            for name in sorted(os.listdir(place)):
+                path = place / name
+                if path != folder / TOKENS or path.is_symlink() or not path.is_dir():
+                    with contextlib.suppress(FileNotFoundError):  # somebody else makes room as well
+                        yield _read_entry(path, place.name == TOKENS and place != folder)
+
+
+def _read_entry(path: Path, among_tokens: bool) -> CacheEntry:
+    facts, purpose = path.lstat(), ""
+    if OWN_SUFFIX.fullmatch(path.name):
+        purpose = "half-written file"
+    elif among_tokens and path.match(TOKEN_FILE):
+        purpose = "token cache: spares later runs the frozen part of the network"
+    if path.is_symlink():
+        purpose = ""
+    nbytes = _size(path) if path.is_dir() and not path.is_symlink() else facts.st_size
+    return CacheEntry(
+        path, nbytes, max(0.0, time.time() - facts.st_mtime), purpose, bool(purpose) and _is_locked(path)
+    )
+
+
+def _size(folder: Path) -> int:
+    """Bytes of all files below it."""
+    total = 0
+    for inside, _, names in os.walk(folder):
+        for name in names:
+            with contextlib.suppress(OSError):
+                total += os.lstat(os.path.join(inside, name)).st_size
+    return total
+
+
+def _is_locked(path: Path) -> bool:
+    descriptor = _open_entry(path)
+    if descriptor is None:
+        return True  # not ours to judge
+    try:
+        return not _is_free(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _open_entry(path: Path) -> int | None:
+    try:
+        return os.open(path, os.O_RDONLY | NO_FOLLOW)
+    except OSError:
+        return None
+
+
+def _is_free(descriptor: int) -> bool:
+    """Locks it, where it is; where nothing can be locked, what was used within a day counts as held."""
+    try:
+        return try_lock(descriptor)
+    except NoLocks:
+        return time.time() - os.fstat(descriptor).st_mtime > LEFTOVER

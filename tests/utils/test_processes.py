@@ -1,4 +1,4 @@
-"""Processes that belong together start together and end together."""
+"""Signals interrupt, and processes that belong together start together and end together."""
 
 from __future__ import annotations
 
@@ -6,14 +6,106 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
 import pytest
 
-from holotype.errors import InputError
-from holotype.utils import launch as module
-from holotype.utils.launch import process_count
+from holotype.cli import main
+from holotype.errors import InputError, Interrupted
+from holotype.utils import processes as module
+from holotype.utils.processes import PARENT, PARENT_POLL_SECONDS, handled_signals, interrupting, process_count
+
+pytestmark = pytest.mark.skipif(os.name != "posix", reason="there are no such signals")
+
+SLOW = """
+import sys, time
+import holotype.cli.data as data
+from pathlib import Path
+from holotype.cli import main
+from holotype.utils.atomic import atomic_path
+def command(words):
+    with atomic_path(Path(sys.argv[1]) / "file"):
+        print("busy", flush=True)
+        time.sleep(60)
+data.command = command
+sys.exit(main(["data", "list"]))
+"""
+
+
+@pytest.fixture
+def usual():
+    """The handlers that a process starts with."""
+    before = {number: signal.signal(number, signal.SIG_DFL) for number in (signal.SIGTERM, signal.SIGHUP)}
+    yield
+    for number, handler in before.items():
+        signal.signal(number, handler)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_within_the_block_a_signal_interrupts_and_afterwards_it_is_as_before(usual, number):
+    with interrupting():
+        with pytest.raises(Interrupted) as stop:
+            os.kill(os.getpid(), number)
+        assert isinstance(stop.value, KeyboardInterrupt)
+        assert stop.value.number == number
+    assert signal.getsignal(number) == signal.SIG_DFL
+
+
+def test_what_is_ignored_or_handled_stays_so(usual):
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, handler := lambda *_: None)
+    with interrupting():
+        os.kill(os.getpid(), signal.SIGHUP)
+        assert signal.getsignal(signal.SIGTERM) is handler
+        assert signal.SIGHUP not in handled_signals()
+
+
+def test_another_thread_takes_no_signals():
+    found = []
+    thread = threading.Thread(target=lambda: found.append(handled_signals()))
+    thread.start()
+    thread.join()
+    assert found == [()]
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_a_command_ends_with_the_usual_code_and_leaves_nothing_half_written(tmp_path: Path, number):
+    command = [sys.executable, "-c", SLOW, str(tmp_path)]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    assert process.stdout.readline() == "busy\n"
+    assert len(list(tmp_path.iterdir())) == 1
+    time.sleep(0.2)
+    process.send_signal(number)
+    _, said = process.communicate(timeout=60)
+    assert process.returncode == 128 + number
+    assert said == "Stopped at once; the same command continues from what was saved, if anything was.\n"
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_stop_that_a_library_makes_an_error_of_its_own_is_still_one(usual, monkeypatch, capsys):
+    """As safetensors does: a callback that is interrupted is told as a ValueError."""
+
+    def command(words):
+        try:
+            os.kill(os.getpid(), signal.SIGTERM)
+            time.sleep(1)
+        except KeyboardInterrupt:
+            raise ValueError("could not determine the shape") from None
+
+    monkeypatch.setattr("holotype.cli.data.command", command)
+    assert main(["data", "list"]) == 128 + signal.SIGTERM
+    assert capsys.readouterr().err.startswith("Stopped at once")
+
+    def fails(words):
+        raise ValueError("a fault of ours")
+
+    monkeypatch.setattr("holotype.cli.data.command", fails)
+    with pytest.raises(ValueError, match="a fault of ours"):
+        main(["data", "list"])
+
 
 SECONDS = 30
 """Within which nobody may be left alone."""
@@ -29,12 +121,12 @@ if case == "slow start" and not first:
     time.sleep(600)
 import torch
 torch.set_num_threads(1)
-from holotype.utils import launch as module, parent
-from holotype.utils.launch import launch
-from holotype.utils.distributed import any_process, rank, world_size
+from holotype.utils import processes as module
+from holotype.utils.processes import launch
+from holotype.utils.distributed import any_rank, rank, world_size
 
 module.GRACE[False] = 1.0  # not 4: the tests would wait for it
-module.SECONDS_BETWEEN_LOOKS = parent.SECONDS_BETWEEN_LOOKS = 0.1
+module.PARENT_POLL_SECONDS = 0.1
 
 if case == "never joins" and not first:
     sys.exit(3)
@@ -43,11 +135,11 @@ assert world_size() == 2
 (folder / f"{rank()}.partial").write_text(str(os.getpid()))
 (folder / f"{rank()}.partial").rename(folder / f"{rank()}.pid")
 if case == "ends":  # the first waits until the other has written, however busy the machine is
-    any_process(False, torch.device("cpu"))
+    any_rank(False, torch.device("cpu"))
 if case == "computes":  # without a word to each other, as on GPUs
     time.sleep(600)
 while case == "talks":
-    any_process(False, torch.device("cpu"))
+    any_rank(False, torch.device("cpu"))
     time.sleep(0.05)
 if case == "stops":
     if first:
@@ -223,3 +315,36 @@ def test_codes_of_signals_are_told_as_shells_tell_them():
             return self.code
 
     assert module._failed([Ended(None), Ended(0), Ended(2), Ended(-9)]) == {3: 2, 4: 137}
+
+
+WORDS = "import sys, holotype; print('there', flush=True); sys.stdin.read()"
+
+
+def start_child(**parent: str) -> subprocess.Popen[str]:
+    """A process that works until it is told to end."""
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    return subprocess.Popen([sys.executable, "-c", WORDS], env=os.environ | parent, text=True, **pipes)
+
+
+def test_a_process_whose_parent_is_gone_ends_by_itself():
+    orphan = start_child(**{PARENT: "1"})  # whoever that is, it has not started this one
+    assert orphan.wait(60) == 1
+
+
+def test_a_process_with_its_parent_works_on():
+    """All three at once, for longer than there is between two looks after a parent."""
+    processes = [start_child(**parent) for parent in ({PARENT: str(os.getpid())}, {PARENT: "nonsense"}, {})]
+    assert [process.stdout.readline() for process in processes] == ["there\n"] * 3
+    time.sleep(2 * PARENT_POLL_SECONDS)
+    assert [process.poll() for process in processes] == [None] * 3
+    for process in processes:
+        process.communicate()
+    assert [process.returncode for process in processes] == [0] * 3
+
+
+def test_importing_stays_light():
+    words = "import sys, holotype; sys.exit('torch' in sys.modules or 'numpy' in sys.modules)"
+    assert (
+        subprocess.run([sys.executable, "-c", words], env=os.environ | {PARENT: str(os.getpid())}).returncode
+        == 0
+    )
