@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from holotype.results.features import FEATURES, read_features, write_features
+from holotype.results.discovery import FEATURES, read_features, write_features
 
 
 def test_features_come_back_in_half_precision(tmp_path) -> None:

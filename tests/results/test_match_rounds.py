@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from holotype.results.match_rounds import match_categories
+from holotype.results.ensemble import match_categories
 
 
 def test_the_best_pairs_in_sum_are_taken() -> None:

@@ -157,13 +157,13 @@ def test_a_state_of_another_run_is_not_gone_on_from(tiny, tmp_path, monkeypatch)
 
 
 def test_a_run_that_ends_with_one_category_says_so(tiny, monkeypatch, caplog) -> None:
-    place = module.assign_train
+    place = module.place_images
 
     def collapsed(loop, prediction, *rest):
         prediction.category[:] = 3
         return place(loop, prediction, *rest)
 
-    monkeypatch.setattr(module, "assign_train", collapsed)
+    monkeypatch.setattr(module, "place_images", collapsed)
     run_experiment(tiny("kmeans"))
     assert "unlabelled images were put into one new category, so nothing was found" in caplog.text
 

@@ -36,8 +36,8 @@ def reader(world: World, run: Path, name: str) -> Callable[[], object]:
 
 def _found(run: Path) -> None:
     from holotype.export.results_table import read_results_table
+    from holotype.results.discovery import read_features
     from holotype.results.edits import read_log
-    from holotype.results.features import read_features
     from holotype.results.review_queue import write_queue
 
     results = read_results_table(run)

@@ -22,9 +22,8 @@ def command(argv: Sequence[str]) -> int:
     given = make_parser().parse_args(argv)
     from holotype.config.schema import parse_whole
     from holotype.report import build_report
-    from holotype.results.discovery import Discovery
+    from holotype.results.discovery import Discovery, read_features
     from holotype.results.edits import edits_csv
-    from holotype.results.features import read_features
     from holotype.results.hierarchy import cut_tree, preview_cut, reachable_counts
     from holotype.utils.atomic import refuse_links, write_text
     from holotype.utils.locks import lock_folder

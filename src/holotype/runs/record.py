@@ -27,6 +27,7 @@ from holotype.errors import InputError
 from holotype.methods import Prediction
 from holotype.results.apply_edits import REJECTED_NOTE
 from holotype.runs.identity import Identity
+from holotype.runs.predict import Predictions
 from holotype.training.divergence import Restart
 from holotype.training.encoder import to_device_images
 from holotype.training.loop import Loop
@@ -172,11 +173,11 @@ def check_law(scores: Scores, where: Path | str) -> None:
 # -- from a run ------------------------------------------------------------------------------------------
 
 
-def score_table(table: Table, prediction: Prediction) -> dict[str, Any]:
+def score_table(table: Table, prediction: Prediction | Predictions) -> dict[str, Any]:
     """The scores and the rows `per_class`; every score None where the truth is not known."""
     if not has_truth(table):
         return dict.fromkeys(SCORES) | {"n": 0, "per_class": []}
-    return score(table, prediction.category.numpy(), prediction.known_score.numpy())
+    return score(table, np.asarray(prediction.category), np.asarray(prediction.known_score))
 
 
 def headline_scores(scores: Mapping[str, Any]) -> dict[str, Any]:
@@ -184,8 +185,8 @@ def headline_scores(scores: Mapping[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in scores.items() if key != "per_class"}
 
 
-def count_assigned(table: Table, prediction: Prediction) -> AssignedCounts:
-    category = prediction.category.numpy()[~table.labelled & (table.problem != REJECTED_NOTE)]
+def count_assigned(table: Table, prediction: Predictions) -> AssignedCounts:
+    category = prediction.category[~table.labelled & (table.problem != REJECTED_NOTE)]
     n_known = len(table.known)
     novel = category[category >= n_known]
     return AssignedCounts(

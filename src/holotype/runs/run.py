@@ -20,27 +20,24 @@ from holotype.errors import InputError
 from holotype.methods import Method, Prediction
 from holotype.models.token_cache import CacheViews, TokenCache
 from holotype.results.centroids import Centroids
-from holotype.results.discovery import RunFacts
-from holotype.results.features import write_features
-from holotype.runs.assemble import add_lda_scores, build_discovery
+from holotype.results.discovery import RunFacts, write_features
+from holotype.runs.assemble import (
+    REMAINDER_FOLDER,
+    Placement,
+    RoundContext,
+    build_discovery,
+    carry_over_ids,
+    name_categories,
+    place_images,
+    predict_as_new,
+    single_category,
+    uses_lda,
+)
 from holotype.runs.build import build_method, check_fits
 from holotype.runs.cache_policy import effective_views, log_partial_cache, requested_views, views_needed
 from holotype.runs.experiment import Experiment
 from holotype.runs.identity import Identity, identify
 from holotype.runs.model_io import save_model
-from holotype.runs.predict import (
-    REMAINDER_FILE,
-    Assignments,
-    Remainder,
-    RoundContext,
-    assign_all,
-    assign_train,
-    carry_over_ids,
-    name_categories,
-    predict_as_new,
-    single_category,
-    uses_lda,
-)
 from holotype.runs.provenance import describe_provenance
 from holotype.runs.record import (
     Record,
@@ -190,34 +187,34 @@ def take_cache(
 
 
 def finish_run(
-    run: Run,
-    prediction: Prediction,
-    seconds: float,
-    parallel: int,
-    *,
-    rest: Remainder | None = None,
-    told: RoundContext | None = None,
+    run: Run, prediction: Prediction, seconds: float, parallel: int, context: RoundContext | None = None
 ) -> Record:
     """Place and describe every image, score, and write what the run leaves behind; scores.json comes last.
 
-    seconds: of training. parallel: runs that trained at once. rest: the collection that the run's images were drawn
-    from; the others are placed as well. told: what a discovery says of its round, which keeps its features.
+    seconds: of training. parallel: runs that trained at once. context: of a discovery, which also places images that
+    the run was not trained on, and keeps its features.
     """
-    prepared, folder, loop = run.prepared, run.folder, run.loop
-    started = time.monotonic()
+    prepared, folder, loop, started = run.prepared, run.folder, run.loop, time.monotonic()
     update_heartbeat(folder.path, phase="placing")
-    placed = assign_train(loop, prediction, prepared.data.k, prepared.images.note)
-    shards, progress = folder.path / REMAINDER_FILE, run.experiment.progress
-    placed = assign_all(placed, loop, prepared.backbone, rest, told, shards, progress)
+    context = context or RoundContext(
+        uuid.uuid4().hex[:12], RunFacts(title=loop.table.name, root=loop.table.root)
+    )
+    placed = place_images(
+        loop,
+        prediction,
+        prepared.data.k,
+        prepared.images.note,
+        context,
+        prepared.backbone,
+        folder.path / REMAINDER_FOLDER,
+        run.experiment.progress,
+    )
     if (alike := single_category(placed)) and rank() == 0:
         log.warning(alike)
     scores = score_table(placed.table, placed.said)
     test = score_held_out(loop, *prepared.held_out) if prepared.held_out is not None else None
     if rank() == 0:
-        told = told or RoundContext(
-            uuid.uuid4().hex[:12], RunFacts(title=placed.table.name, root=placed.table.root)
-        )
-        write_results(run, placed, told, {"training": seconds, "placing": time.monotonic() - started})
+        write_results(run, placed, context, {"training": seconds, "placing": time.monotonic() - started})
     record = Record(
         # fewer views than asked for, where memory was short, are another run
         identity=dataclasses.replace(run.identity, views=str(run.views) if run.views else "off"),
@@ -237,52 +234,51 @@ def finish_run(
 
 def clean_up(folder: RunFolder) -> None:
     """Remove what a run needs to go on: one that is finished does not, and its state is twice its model."""
-    shutil.rmtree(folder.path / REMAINDER_FILE, ignore_errors=True)
+    shutil.rmtree(folder.path / REMAINDER_FOLDER, ignore_errors=True)
     clear_checkpoint(folder.path)
     (folder.path / HEARTBEAT).unlink(missing_ok=True)  # of a process that was killed
 
 
-def write_results(run: Run, placed: Assignments, told: RoundContext, seconds: dict[str, float]) -> None:
-    """Model, categories and assignments. seconds: by step, so far."""
-    started, folder, loop = time.monotonic(), run.folder.path, run.loop
-    carried = carry_over_ids(placed, told.before, told.withdrawn)
-    ids = name_categories(placed.category, placed.table.known, placed.k, carried, told.taken)
+def write_results(run: Run, placed: Placement, context: RoundContext, seconds: dict[str, float]) -> None:
+    """Calibrate, assemble and write: model, categories and assignments. seconds: by step, so far."""
+    started, folder, loop, experiment = time.monotonic(), run.folder.path, run.loop, run.experiment
+    carried = carry_over_ids(placed, context.before, context.withdrawn)
+    ids = name_categories(placed.category, placed.table.known, placed.k, carried, context.taken)
     centres = Centroids.measure(placed.features, placed.category, placed.k)
-    placed = add_lda_scores(placed, told.embedded)
-    judged = placed.opinion
-    opinion = judged.opinion if judged and uses_lda(loop.method) else None
-    later = predict_as_new(placed, loop.method, opinion) if judged and judged.labelled else None
-    found = build_discovery(placed, ids, told, later)
+    placed.calibrate(context.embedded)
+    lda = placed.scores.opinion if placed.scores and uses_lda(loop.method) else None
+    as_new = predict_as_new(placed, loop.method, lda) if placed.scores and placed.scores.labelled else None
+    found = build_discovery(placed, ids, context, as_new)
     seconds["describing"] = time.monotonic() - started
     made = describe_run(run, seconds["training"], 1)
+    timed = context.about.seconds
     about = dataclasses.replace(
         found.facts,
-        method=run.experiment.method_name,
+        method=experiment.method_name,
         k=placed.k,
         in_use=len(found.categories),
-        seed=run.experiment.seed,
+        seed=experiment.seed,
         steps=loop.position.counter,
         epochs=made.epochs,
-        batch_size=run.experiment.train.batch_size,
+        batch_size=experiment.train.batch_size,
         mode=made.mode,
         trained_on=len(loop.rows.usable),
-        seconds=told.about.seconds
-        | {s: round(n, 1) for s, n in seconds.items() if s not in told.about.seconds},
+        seconds=timed | {step: round(n, 1) for step, n in seconds.items() if step not in timed},
         provenance=run.facts,
     )
     save_model(
         folder,
-        experiment=run.experiment,
+        experiment=experiment,
         backbone=run.prepared.backbone,
         method=loop.method,
         tensors=loop.model_tensors(),
         known=placed.table.known,
         ids=ids,
         centres=centres,
-        run_id=told.run_id,
-        opinion=opinion.kept() if opinion else None,
+        run_id=context.run_id,
+        opinion=lda.kept() if lda else None,
     )
-    if told.about.round:
+    if context.about.round:
         write_features(folder, placed.features)
     dataclasses.replace(found, facts=about).save(folder)
 
