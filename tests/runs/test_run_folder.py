@@ -14,8 +14,8 @@ from holotype.config.parse import plain_tree
 from holotype.errors import InputError
 from holotype.results.discovery import category_name
 from holotype.runs.identity import Identity
+from holotype.runs.record import RunFolder, read_per_class
 from holotype.runs.resolve import resolve
-from holotype.runs.run_folder import RunFolder, read_per_class
 from holotype.training.checkpoint import MetricsLog
 from tests.made_study import made_identity, made_record
 

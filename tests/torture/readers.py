@@ -106,8 +106,8 @@ def _training(own: Path) -> None:
     from holotype.models.token_cache import CacheViews
     from holotype.report.page_data import read_scores
     from holotype.runs.identity import Identity
+    from holotype.runs.record import IDENTITY_FILE, RunFolder, read_per_class
     from holotype.runs.resolve import read_settings
-    from holotype.runs.run_folder import IDENTITY_FILE, RunFolder, read_per_class
     from holotype.training.checkpoint import MetricsLog
 
     folder = RunFolder(own)

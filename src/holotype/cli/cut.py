@@ -90,7 +90,7 @@ def check_apart(out: Path, folder: Path, *, overwrite: bool) -> None:
     overwrite: it may hold a cut.
     """
     from holotype.results.edits import EDIT_LOG
-    from holotype.runs.run_folder import IDENTITY_FILE
+    from holotype.runs.record import IDENTITY_FILE
 
     if out.resolve() == folder.resolve() or (out / IDENTITY_FILE).exists():
         raise InputError(f"{out} holds a run; choose another folder with --out.")

@@ -45,8 +45,7 @@ from holotype.results.describe import burst_text
 from holotype.results.discovery import RunFacts
 from holotype.results.ensemble import methods_phrase
 from holotype.runs.assemble import RoundContext
-from holotype.runs.build import RunData
-from holotype.runs.cache_policy import drop_unusable_cache, stages_of
+from holotype.runs.build import RunData, drop_unusable_cache, stages_of
 from holotype.runs.experiment import Experiment
 from holotype.runs.predict import seeds_text
 from holotype.runs.resolve import default_experiment

@@ -14,14 +14,12 @@ from pathlib import Path
 from typing import TypeVar
 
 from holotype.errors import InputError, Stopped
-from holotype.runs.build import check_fits
-from holotype.runs.cache_policy import effective_views, requested_views, stages_of
+from holotype.runs.build import check_fits, effective_views, requested_views, stages_of
 from holotype.runs.experiment import Experiment
 from holotype.runs.identity import identify
-from holotype.runs.record import Key, Record, Records, check_agree
+from holotype.runs.record import PER_CLASS_FILE, Key, Record, Records, check_agree, read_per_class
 from holotype.runs.resources import ResourceCache, make_device, sharing_key
 from holotype.runs.run import Run, begin_run, finish_run, run_experiment
-from holotype.runs.run_folder import PER_CLASS_FILE, read_per_class
 from holotype.training.interleave import train_in_turns
 from holotype.utils.atomic import clean_partial_tree, refuse_links
 from holotype.utils.distributed import rank

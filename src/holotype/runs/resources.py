@@ -26,8 +26,15 @@ from holotype.methods import Method
 from holotype.methods.base import Views
 from holotype.models.backbone import Backbone, load_backbone
 from holotype.models.token_cache import CacheViews, TokenCache
-from holotype.runs.build import RunData, load_data
-from holotype.runs.cache_policy import cache_covers, max_views, requested_views, views_needed, views_of
+from holotype.runs.build import (
+    RunData,
+    cache_covers,
+    load_data,
+    max_views,
+    requested_views,
+    views_needed,
+    views_of,
+)
 from holotype.runs.experiment import Experiment
 from holotype.training.build_token_cache import open_cache
 from holotype.training.encoder import Encoder

@@ -33,14 +33,23 @@ from holotype.runs.assemble import (
     single_category,
     uses_lda,
 )
-from holotype.runs.build import build_method, check_fits
-from holotype.runs.cache_policy import effective_views, log_partial_cache, requested_views, views_needed
+from holotype.runs.build import (
+    build_method,
+    check_fits,
+    effective_views,
+    log_partial_cache,
+    requested_views,
+    views_needed,
+)
 from holotype.runs.experiment import Experiment
 from holotype.runs.identity import Identity, identify
 from holotype.runs.model_io import save_model
 from holotype.runs.provenance import describe_provenance
 from holotype.runs.record import (
+    IDENTITY_FILE,
+    SCORES_FILE,
     Record,
+    RunFolder,
     RunMeta,
     Scores,
     count_assigned,
@@ -50,7 +59,6 @@ from holotype.runs.record import (
 )
 from holotype.runs.resolve import resolve
 from holotype.runs.resources import ResourceCache, RunResources, make_device
-from holotype.runs.run_folder import IDENTITY_FILE, SCORES_FILE, RunFolder
 from holotype.training.batches import training_rows
 from holotype.training.checkpoint import clear_checkpoint
 from holotype.training.loop import Loop

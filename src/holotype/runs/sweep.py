@@ -15,7 +15,7 @@ from holotype.data.csv import unescape_formula
 from holotype.data.datasets.registry import check_dataset
 from holotype.data.load import collection_name
 from holotype.errors import InputError
-from holotype.runs.cache_policy import drop_unusable_cache
+from holotype.runs.build import drop_unusable_cache
 from holotype.runs.experiment import Experiment
 from holotype.runs.identity import identity_matches, identity_outline
 from holotype.runs.parallel import ScheduledRun, plan_runs, run_scheduled
