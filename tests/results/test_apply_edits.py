@@ -97,7 +97,7 @@ def test_rename(found):
         (edit("merge", "", "new-01", "new-99"), "'new-99' is not in this run"),
         (edit("move", "gone.png", "new-01", "new-02"), "no such image"),
         (edit("confirm", "gone.png", "new-01", "new-02"), "no such image"),
-        (edit("rename", "", "new-01", "Hawk", run="other"), "1 edit of run 'other' cannot be applied"),
+        (edit("rename", "", "new-01", "Hawk", run="other"), "Edits of run 'other' cannot be applied"),
     ],
 )
 def test_what_cannot_be_applied_is_told_and_the_rest_goes_on(wrong, words, found):

@@ -86,7 +86,7 @@ def test_a_kill_between_the_tables_leaves_no_old_one_for_people(tmp_path, monkey
     def killed(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("holotype.results.discovery._write_images", killed)
+    monkeypatch.setattr("holotype.results.discovery.write_parquet", killed)
     with pytest.raises(KeyboardInterrupt):
         new.save(tmp_path)
     assert "new" not in set(Discovery.load(tmp_path).images["note"])

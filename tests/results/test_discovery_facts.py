@@ -7,7 +7,7 @@ import json
 import pytest
 
 from holotype.results.discovery import EditState, RunFacts
-from holotype.utils.serialization import SchemaError
+from holotype.utils.serialization import SchemaError, from_dict
 
 MADE = RunFacts(
     title="=photos", root="photos", earlier_roots=("old",), method="rpc", k=5, seconds={"training": 1.5},
@@ -17,8 +17,8 @@ MADE = RunFacts(
 
 
 def test_they_come_back_as_they_were() -> None:
-    assert RunFacts.from_dict(json.loads(json.dumps(MADE.as_dict()))) == MADE
-    assert RunFacts.from_dict(json.loads(json.dumps(RunFacts().as_dict()))) == RunFacts()
+    assert from_dict(RunFacts, json.loads(json.dumps(MADE.as_dict()))) == MADE
+    assert from_dict(RunFacts, json.loads(json.dumps(RunFacts().as_dict()))) == RunFacts()
 
 
 def test_the_backbone_speaks_for_itself() -> None:
@@ -31,11 +31,11 @@ def test_a_missing_key_is_told(key: str) -> None:
     content = MADE.as_dict()
     del content[key]
     with pytest.raises(SchemaError, match=f"{key} is missing"):
-        RunFacts.from_dict(content)
+        from_dict(RunFacts, content)
 
 
 def test_a_mistyped_key_is_told() -> None:
     with pytest.raises(SchemaError, match=r"edits\.merged is 3"):
-        RunFacts.from_dict(MADE.as_dict() | {"edits": EditState().__dict__ | {"merged": 3}})
+        from_dict(RunFacts, MADE.as_dict() | {"edits": EditState().__dict__ | {"merged": 3}})
     with pytest.raises(SchemaError, match="scores is not known"):
-        RunFacts.from_dict(MADE.as_dict() | {"scores": {"all": 1.0}})
+        from_dict(RunFacts, MADE.as_dict() | {"scores": {"all": 1.0}})

@@ -9,9 +9,9 @@ from holotype.results.lda import (
     FLOOR,
     FOLDS,
     CrossFitLDA,
+    LDAStats,
     assign_folds,
     can_calibrate,
-    fit_lda,
     log_pool,
     own_class_share,
     softmax,
@@ -66,7 +66,7 @@ def test_a_judge_scores_by_distance_to_means() -> None:
     random = np.random.default_rng(0)
     u, category = random.normal(size=(60, 4)), np.arange(60) % 3
     weight = random.uniform(0.1, 1, 60)
-    judge = fit_lda(u, category, weight, 4)
+    judge = LDAStats.of(u, category, weight, 4).judge()
     inverse = judge.whiten @ judge.whiten.T
     scores = judge.scores(u)
     for c in range(3):
@@ -91,7 +91,7 @@ def test_the_judge_of_a_fold_is_the_one_that_the_other_folds_teach() -> None:
     u = opinion.unit(opinion.taught)
     for f, judge in enumerate(opinion.judges):
         rows = opinion.fold != f
-        alone = fit_lda(u[rows], category[rows], weight[rows], K + 1)
+        alone = LDAStats.of(u[rows], category[rows], weight[rows], K + 1).judge()
         np.testing.assert_allclose(judge.scores(u), alone.scores(u), rtol=1e-6, atol=1e-6)
     assert np.isneginf(opinion.judges[opinion.fold[7]].size[K])
 

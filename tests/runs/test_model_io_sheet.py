@@ -11,6 +11,7 @@ from holotype.config.schema import BackboneConfig
 from holotype.errors import InputError
 from holotype.methods import Task
 from holotype.runs.model_io import MODEL_CONFIG_FILE, MODEL_WEIGHTS_FILE, ModelConfig
+from holotype.utils.serialization import from_dict, to_dict
 
 MADE = ModelConfig(
     "r-1", ("a", "b"), ("a", "b", "new-01"), "rpc", {"tau": 0.1}, Task(2, 3, 8, 10, 4),
@@ -20,18 +21,18 @@ MADE = ModelConfig(
 
 @pytest.fixture
 def run(tmp_path: Path) -> Path:
-    (tmp_path / MODEL_CONFIG_FILE).write_text(json.dumps(MADE.as_dict()))
+    (tmp_path / MODEL_CONFIG_FILE).write_text(json.dumps(to_dict(MADE)))
     (tmp_path / MODEL_WEIGHTS_FILE).write_bytes(b"")
     return tmp_path
 
 
 def test_it_comes_back_as_it_was(run: Path) -> None:
     assert ModelConfig.read(run) == MADE
-    assert ModelConfig.from_dict(MADE.as_dict()) == MADE
+    assert from_dict(ModelConfig, to_dict(MADE)) == MADE
 
 
 def test_the_licence_of_the_backbone_goes_with_the_model(run: Path) -> None:
-    (run / MODEL_CONFIG_FILE).write_text(json.dumps(MADE.as_dict() | {"licence": "dinov3-license"}))
+    (run / MODEL_CONFIG_FILE).write_text(json.dumps(to_dict(MADE) | {"licence": "dinov3-license"}))
     assert ModelConfig.read(run).licence == "dinov3-license"
 
 
@@ -46,7 +47,7 @@ def test_the_licence_of_the_backbone_goes_with_the_model(run: Path) -> None:
     ],
 )
 def test_what_is_not_a_sheet_is_one_sentence(run: Path, change: dict, says: str) -> None:
-    (run / MODEL_CONFIG_FILE).write_text(json.dumps(MADE.as_dict() | change))
+    (run / MODEL_CONFIG_FILE).write_text(json.dumps(to_dict(MADE) | change))
     with pytest.raises(InputError, match=says) as told:
         ModelConfig.read(run)
     assert "in another folder" in str(told.value)
@@ -54,7 +55,7 @@ def test_what_is_not_a_sheet_is_one_sentence(run: Path, change: dict, says: str)
 
 
 def test_a_missing_key_is_told(run: Path) -> None:
-    content = MADE.as_dict()
+    content = to_dict(MADE)
     del content["digest"]
     (run / MODEL_CONFIG_FILE).write_text(json.dumps(content))
     with pytest.raises(InputError, match="digest is missing"):

@@ -17,12 +17,12 @@ from holotype.runs.resolve import resolve
 from holotype.runs.resources import ResourceCache
 from tests.cli.test_bad_input import pressed
 
-from .test_sweep_bench import bench as bench  # the fixture: the command on coloured squares
-from .test_sweep_bench import records_in
-from .test_sweep_bench import tiny_settings as tiny_settings
 from .test_resources import counted as counted  # the fixture: how often things are made
 from .test_resources import get
 from .test_resources import tiny as tiny
+from .test_sweep_bench import bench as bench  # the fixture: the command on coloured squares
+from .test_sweep_bench import records_in
+from .test_sweep_bench import tiny_settings as tiny_settings
 
 ONCE = ["data", "backbone", "decode", "cache"]
 

@@ -127,11 +127,6 @@ class RunFacts:
     def as_dict(self) -> dict[str, Any]:
         return to_dict(self)
 
-    @classmethod
-    def from_dict(cls, content: Any) -> RunFacts:
-        """Raises NotPlain, which says what is missing or of another type."""
-        return from_dict(cls, content)
-
 
 DISCOVERY_FORMAT = 2
 """Raised when a file of an older version can no longer be read."""
@@ -238,12 +233,14 @@ class Discovery:
 
     def save(self, folder: Path) -> None:
         """Write it; a kill at any moment leaves whole files."""
+        import pyarrow as pa
+
         frame = self.images[
             [*IMAGE_TABLE_COLUMNS, *(name for name in OPTIONAL if name in self.images.columns)]
         ]
         # the parquet file, which is read again, comes second: where it is there, the one for people is as new
         atomic_write(folder / "assignments.csv", lambda beside: write_csv(frame, TEXTS, beside))
-        _write_images(folder / ASSIGNMENTS, frame)
+        write_parquet(folder / ASSIGNMENTS, pa.Table.from_pandas(frame, preserve_index=False))
         content = {
             "format": DISCOVERY_FORMAT,
             "run_id": self.run_id,
@@ -264,10 +261,8 @@ class Discovery:
             content = read_json(path)
             version = content.pop("format")
             if version == DISCOVERY_FORMAT:
-                told = from_dict(_DiscoveryFile, content)
-                return cls(
-                    told.run_id, told.known, _read_images(folder), told.categories, told.count, told.facts
-                )
+                file = from_dict(_DiscoveryFile, content)
+                return cls(**vars(file), images=_read_images(folder))
         except (ValueError, KeyError, TypeError, AttributeError, OSError) as error:
             plain = isinstance(error, SchemaError | CorruptFile)
             reason = str(error) if plain else f"{type(error).__name__}: {error}"
@@ -277,8 +272,7 @@ class Discovery:
             ) from error
         raise InputError(
             f"{path} was written by another version (format {version}, not {DISCOVERY_FORMAT}); make the run "
-            "again in another "
-            "folder."
+            "again in another folder."
         )
 
 
@@ -291,12 +285,6 @@ class _DiscoveryFile:
     categories: list[Category]
     count: dict[str, Any] | None
     facts: RunFacts
-
-
-def _write_images(file: Path, frame: pd.DataFrame) -> None:
-    import pyarrow as pa
-
-    write_parquet(file, pa.Table.from_pandas(frame, preserve_index=False))
 
 
 def _read_images(folder: Path) -> pd.DataFrame:

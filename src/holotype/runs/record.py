@@ -129,9 +129,9 @@ class Record:
 
     def as_dict(self) -> dict[str, Any]:
         """Plain; a run that was never restarted does not speak of restarts."""
-        told = {"format": RECORD_FORMAT, "hash": self.identity.hash, **dataclasses.asdict(self)}
-        restarts = list(told.pop("restarts"))
-        return told | ({"restarts": restarts} if restarts else {})
+        content = {"format": RECORD_FORMAT, "hash": self.identity.hash, **dataclasses.asdict(self)}
+        restarts = list(content.pop("restarts"))
+        return content | ({"restarts": restarts} if restarts else {})
 
     @classmethod
     def from_dict(cls, content: Any, where: Path | str) -> Record:
@@ -143,13 +143,11 @@ class Record:
                 f"{where} is a record of another version (format {content['format']}, not {RECORD_FORMAT}); "
                 "run it again."
             )
-        known = [field.name for field in dataclasses.fields(_RecordFile)]
+        names = [field.name for field in dataclasses.fields(cls) if field.name in content]
         try:
-            told = from_dict(_RecordFile, {key: content[key] for key in known if key in content}, every=False)
+            record = from_dict(cls, {name: content[name] for name in names}, every=False)
         except SchemaError as error:
             raise InputError(f"{where} is no whole record of a run ({error}); run it again.") from error
-        identity = Identity.from_dict(told.identity, where)
-        record = cls(identity, told.scores, told.placed, told.made, told.test, told.restarts)
         if content.get("hash") != record.identity.hash:
             raise InputError(
                 f"{where} does not bear the hash of its own identity, {record.identity.hash}: it was changed by hand; "
@@ -159,18 +157,6 @@ class Record:
             if scores is not None:
                 check_law(scores, where)
         return record
-
-
-@dataclass(frozen=True)
-class _RecordFile:
-    """A record as its file has it: the identity has sentences of its own."""
-
-    identity: dict[str, Any]
-    scores: Scores
-    placed: AssignedCounts | None
-    made: RunMeta
-    test: Scores | None = None
-    restarts: tuple[Restart, ...] = ()
 
 
 def check_law(scores: Scores, where: Path | str) -> None:

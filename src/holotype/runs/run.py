@@ -8,8 +8,10 @@ import os
 import shutil
 import time
 import uuid
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -98,16 +100,23 @@ def run_experiment(experiment: Experiment, shelf: ResourceCache | None = None) -
     shelf: keeps what the run is made of for the next one on the same data.
     """
     started = time.monotonic()
-    with lock_folder(experiment.folder):
-        refuse_links(experiment.folder)
-        clean_partial_tree(experiment.folder)
-        with running_heartbeat(experiment.folder):
-            found = begin_run(experiment, shelf or ResourceCache())
-            if not isinstance(found, Run):
-                return found
-            found.started = started
-            prediction = found.loop.fit()
-            return finish_run(found, prediction, found.loop.seconds(), parallel=1)
+    with own_folder(experiment.folder):
+        run = begin_run(experiment, shelf or ResourceCache())
+        if not isinstance(run, Run):
+            return run
+        run.started = started
+        prediction = run.loop.fit()
+        return finish_run(run, prediction, run.loop.seconds(), parallel=1)
+
+
+@contextmanager
+def own_folder(folder: Path) -> Iterator[None]:
+    """Lock a run folder, tidy it up, and let its heart beat."""
+    with lock_folder(folder):
+        refuse_links(folder)
+        clean_partial_tree(folder)
+        with running_heartbeat(folder):
+            yield
 
 
 def begin_run(experiment: Experiment, shelf: ResourceCache, *, keep_caches: bool = False) -> Run | Record:
@@ -119,7 +128,7 @@ def begin_run(experiment: Experiment, shelf: ResourceCache, *, keep_caches: bool
     compute = make_device(experiment)
     prepared = shelf.get(experiment, compute)
     folder = RunFolder(experiment.folder)
-    said = check_fits(experiment, prepared.data, prepared.backbone)
+    remarks = check_fits(experiment, prepared.data, prepared.backbone)
     wanted = requested_views(experiment)
     identity = identify(experiment, prepared.data, prepared.backbone, effective_views(experiment, wanted))
     folder.claim(identity)
@@ -127,8 +136,8 @@ def begin_run(experiment: Experiment, shelf: ResourceCache, *, keep_caches: bool
         if rank() == 0:
             clean_up(folder)  # a kill may have come right after the scores
         return record
-    for sentence in said:
-        log.info(sentence)
+    for remark in remarks:
+        log.info(remark)
     if rank() == 0:
         update_heartbeat(folder.path, phase="preparing")
     images = prepared.images
@@ -178,12 +187,10 @@ def take_cache(
     A run that goes on takes the views it began with. The cache may hold strong views for the sake of other runs:
     they are not counted for a method that draws none, so that it is the same run alone and in a sweep.
     """
-    fixed = None
-    file = folder.path / CACHE_KEY
+    fixed, file = None, folder.path / CACHE_KEY
     if file.exists():
-        told = VIEWS_KEY.read(file).get("views")
         try:
-            fixed = CacheViews.parse(str(told))
+            fixed = CacheViews.parse(str(VIEWS_KEY.read(file).get("views")))
         except InputError as error:
             raise VIEWS_KEY.broken(file, "it does not say which views the run was trained on") from error
     cache = prepared.cache(wanted, method, fixed)
