@@ -355,7 +355,7 @@ def apply_edits(discovery: Discovery, edits: Sequence[Edit]) -> AppliedEdits:
     earlier = set(discovery.facts.earlier_runs)
     foreign = Counter(edit.run_id for edit in edits if edit.run_id not in {discovery.run_id, *earlier})
     left = [
-        f"Edits of run {run!r} cannot be applied ({n}): there is no such run here."
+        f"{n} {'edit' if n == 1 else 'edits'} of run {run!r} cannot be applied: there is no such run here."
         for run, n in foreign.items()
     ]
     outcome = AppliedEdits(discovery, problems=list(left), left=left)
