@@ -52,7 +52,7 @@ from holotype.methods import METHODS
 from holotype.methods.registry import allow_code
 from holotype.models.backbone import load_backbone
 from holotype.results.calibration import calibrate
-from holotype.results.features import read_features
+from holotype.results.discovery import read_features
 from holotype.runs.model_io import load_model
 from holotype.runs.predict import predict
 from holotype.runs.provenance import commit, hardware

@@ -42,7 +42,7 @@ from harness import (
 from holotype.data.table import Table
 from holotype.results.calibration import calibrate
 from holotype.results.discovery import Category, Discovery
-from holotype.results.lda import fit_lda
+from holotype.results.lda import LDAStats
 from holotype.results.review_queue import questions
 
 ORDERS, SCORES = ("queue", "random"), ("all", "untouched")
@@ -98,7 +98,7 @@ class Play:
         weight = np.where(target >= 0, LABEL, 1.0)
         self.category = np.where(target >= 0, target, self.category)
         for _ in range(TIMES):
-            said = fit_lda(self.x, self.category, weight, self.k).scores(self.x).argmax(axis=1)
+            said = LDAStats.of(self.x, self.category, weight, self.k).judge().scores(self.x).argmax(axis=1)
             self.category = np.where(target >= 0, target, said)
 
     def ask(self, n: int) -> list[int]:

@@ -23,11 +23,10 @@ from harness import choose_classes, thin
 from holotype.data.datasets.registry import load_benchmark
 from holotype.data.gcd_split import gcd_split
 from holotype.runs.build import RunData
-from holotype.runs.record import Record
+from holotype.runs.record import PER_CLASS_FILE, Record, read_per_class
 from holotype.runs.resolve import resolve
 from holotype.runs.resources import ResourceCache
 from holotype.runs.run import run_experiment
-from holotype.runs.run_folder import PER_CLASS_FILE, read_per_class
 
 TARGETS = ("uniform", "estimated")
 """Values of method.memax_target that are compared."""

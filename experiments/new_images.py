@@ -68,7 +68,7 @@ from holotype.config.schema import BackboneConfig, DiscoverConfig
 from holotype.discovery.pipeline import discover_table
 from holotype.models.backbone import load_backbone
 from holotype.results.calibration import calibrate, calibration_curve, interpolate
-from holotype.results.features import read_features
+from holotype.results.discovery import read_features
 from holotype.results.lda import CrossFitLDA, softmax
 from holotype.runs.model_io import load_model
 from holotype.runs.predict import class_probabilities

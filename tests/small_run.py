@@ -11,9 +11,9 @@ import pandas as pd
 from holotype.embeddings.extract import embed_table
 from holotype.models.backbone import load_backbone
 from holotype.results.discovery import IMAGE_TABLE_COLUMNS, Category, Discovery, RunFacts
+from holotype.runs.assemble import RoundContext
 from holotype.runs.experiment import Experiment
 from holotype.runs.model_io import ModelReader
-from holotype.runs.predict import RoundContext
 from holotype.runs.resolve import default_experiment
 from holotype.runs.resources import ResourceCache
 from holotype.runs.run import Run, begin_run, finish_run
@@ -54,13 +54,7 @@ def train_small(
     assert isinstance(run, Run)
     embedded = frozen_features(run, folder / "embedded") if opinion else None
     prediction = run.loop.fit()
-    finish_run(
-        run,
-        prediction,
-        1.0,
-        parallel=1,
-        told=RoundContext(RUN_ID, RunFacts(title="squares"), embedded=embedded),
-    )
+    finish_run(run, prediction, 1.0, 1, RoundContext(RUN_ID, RunFacts(title="squares"), embedded=embedded))
     assert run.loop.features is not None
     return run, run.loop.features.numpy(), prediction.category.numpy()
 

@@ -16,7 +16,7 @@ from holotype.runs.resources import ResourceCache
 from holotype.utils.serialization import read_json
 from tests.runs.test_study import experiments
 from tests.runs.test_study import written as written  # the fixture: a study file with a given text
-from tests.runs.test_sweep_bench import records_in
+from tests.runs.test_sweep import records_in
 
 from .test_bad_input import assert_sentence
 

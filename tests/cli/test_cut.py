@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 from holotype.report.build import read_data
-from holotype.results.discovery import Discovery
-from holotype.results.features import read_features, write_features
+from holotype.results.discovery import Discovery, read_features, write_features
 from small_run import train_small
 from tests.discovery.made_round import edits_file
 from tests.results.test_hierarchy import collection

@@ -13,9 +13,8 @@ from holotype.cli.report import command
 from holotype.discovery.relocate import write_path_map
 from holotype.discovery.rounds import replay_edits
 from holotype.errors import InputError
-from holotype.results.discovery import Discovery
+from holotype.results.discovery import Discovery, write_features
 from holotype.results.edits import Edit, edits_csv
-from holotype.results.features import write_features
 from holotype.results.review_queue import QUEUE_FILE as QUEUE
 from holotype.results.review_queue import write_queue
 from holotype.utils.locks import lock_folder

@@ -20,7 +20,7 @@ from holotype.errors import InputError, Stopped
 from holotype.results.discovery import IMAGE_TABLE_COLUMNS, Discovery
 from holotype.results.edits import Edit, edits_csv
 from holotype.runs.model_io import load_model
-from holotype.runs.run_folder import RunFolder
+from holotype.runs.record import RunFolder
 from holotype.utils.serialization import read_json
 from tests.cli.test_bad_input import pressed
 from tests.discovery.made_round import edits_file

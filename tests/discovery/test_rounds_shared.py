@@ -13,8 +13,8 @@ import pytest
 from holotype.discovery import rounds
 from holotype.discovery.rounds import SHARED_FILES, check_complete, link_round, round_folder
 from holotype.errors import InputError
-from holotype.results.features import FEATURES, write_features
-from holotype.runs.run_folder import RunFolder
+from holotype.results.discovery import FEATURES, write_features
+from holotype.runs.record import RunFolder
 from tests.torture.mutate import flipped
 
 

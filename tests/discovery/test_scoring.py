@@ -10,7 +10,7 @@ import pytest
 from holotype.data.load import load_table
 from holotype.discovery.pipeline import discover_table
 from holotype.report.page_data import read_scores
-from holotype.runs.run_folder import PER_CLASS_FILE, RunFolder
+from holotype.runs.record import PER_CLASS_FILE, RunFolder
 from tests.conftest import write_csv
 
 

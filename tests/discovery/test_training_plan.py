@@ -8,7 +8,7 @@ import pytest
 from holotype.data.table import Table
 from holotype.discovery.training_plan import draw_sample, pick_preset, pick_views, plan_length, spread_epochs
 from holotype.methods import METHODS, Stage
-from holotype.runs.cache_policy import stages_of
+from holotype.runs.build import stages_of
 from holotype.runs.resolve import default_experiment
 
 

@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 from holotype.results.describe import UNSURE, UNSURE_SHARE
-from holotype.results.features import write_features
+from holotype.results.discovery import write_features
 from holotype.results.purity import FAIRLY_PURE, UNIFORM_PRIOR, sample_size_hint
 from holotype.results.review_queue import QUEUE_COLUMNS
 from tests.discovery.made_round import made_discovery

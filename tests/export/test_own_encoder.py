@@ -17,9 +17,9 @@ from holotype.export.onnx import compare_outputs, export_onnx, parity_sample
 from holotype.methods import METHODS, Method
 from holotype.models.backbone import load_backbone
 from holotype.results.discovery import RunFacts
+from holotype.runs.assemble import REMAINDER_FOLDER, RoundContext, fit_lda_of, place_rest, trained_images
 from holotype.runs.build import RunData
 from holotype.runs.model_io import load_model
-from holotype.runs.predict import REMAINDER_FILE, Remainder, RoundContext, assign_rest, assign_train, lda_of
 from holotype.runs.resolve import default_experiment
 from holotype.runs.resources import ResourceCache
 from holotype.runs.run import Run, begin_run, finish_run
@@ -54,13 +54,11 @@ def trained_run(tmp_path_factory, squares_folder, tiny_backbone_file):
         run = begin_run(experiment, ResourceCache(data=RunData(whole.take(HALF), 4)))
         assert isinstance(run, Run)
         prediction = run.loop.fit()
-        rest = Remainder(whole, HALF, np.full(64, "", dtype=object))
-        own = assign_train(run.loop, prediction, 4, run.prepared.images.note)
-        placed = assign_rest(
-            own, rest, run.loop, run.prepared.backbone, folder / REMAINDER_FILE, progress=False
-        )
-        told = RoundContext("own-1", RunFacts(title="squares"))
-        record = finish_run(run, prediction, 1.0, parallel=1, rest=rest, told=told)
+        context = RoundContext("own-1", RunFacts(title="squares"), table=whole, rows=HALF)
+        own = trained_images(run.loop, prediction, 4, run.prepared.images.note)
+        shards = folder / REMAINDER_FOLDER
+        placed = place_rest(own, context, run.loop, run.prepared.backbone, shards, progress=False)
+        record = finish_run(run, prediction, 1.0, 1, context)
         yield folder, run, placed, record
 
 
@@ -107,8 +105,8 @@ def test_an_opinion_beside_a_stage_on_images_has_tokens_of_its_own(trained_run, 
     trained, embedded = load_model(folder, "cpu"), frozen_features(run, tmp_path)
     asked = dataclasses.replace(
         trained,
-        opinion=lda_of(
-            assign_train(run.loop, run.loop.predict(), 4, run.prepared.images.note), embedded
+        opinion=fit_lda_of(
+            trained_images(run.loop, run.loop.predict(), 4, run.prepared.images.note), embedded
         ).kept(),
         frozen=Encoder(load_backbone(run.experiment.backbone), trained.compute),
     )

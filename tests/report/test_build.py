@@ -12,8 +12,7 @@ import numpy as np
 import pytest
 
 from holotype.report import build_report
-from holotype.results.discovery import Discovery, RunFacts
-from holotype.results.features import write_features
+from holotype.results.discovery import Discovery, RunFacts, write_features
 from report.made import KNOWN, make_discovery
 
 

@@ -11,8 +11,7 @@ import pytest
 
 from holotype.report import projection
 from holotype.report.projection import add_projection
-from holotype.results.discovery import Discovery
-from holotype.results.features import FEATURES, write_features
+from holotype.results.discovery import FEATURES, Discovery, write_features
 from report.made import make_discovery
 from small_run import train_small
 

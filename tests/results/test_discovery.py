@@ -5,21 +5,28 @@ from __future__ import annotations
 import csv
 import json
 
+import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pytest
 
 from holotype.errors import InputError
+from holotype.results.describe import burst_counts
 from holotype.results.discovery import (
     DISCOVERY_FILE,
     DISCOVERY_FORMAT,
+    FEATURES,
     IMAGE_TABLE_COLUMNS,
     Category,
     Discovery,
+    EditState,
     RunFacts,
     category_name,
+    read_features,
+    weighted_sizes,
+    write_features,
 )
-from holotype.utils.serialization import read_json, write_parquet
+from holotype.utils.serialization import SchemaError, from_dict, read_json, write_parquet
 from tests.discovery.made_round import made_discovery
 
 ODD = ["=cmd()", "<script>alert(1)</script>", 'a "quoted", name', "Käfer ✓"]
@@ -86,7 +93,7 @@ def test_a_kill_between_the_tables_leaves_no_old_one_for_people(tmp_path, monkey
     def killed(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("holotype.results.discovery._write_images", killed)
+    monkeypatch.setattr("holotype.results.discovery.write_parquet", killed)
     with pytest.raises(KeyboardInterrupt):
         new.save(tmp_path)
     assert "new" not in set(Discovery.load(tmp_path).images["note"])
@@ -165,3 +172,77 @@ def test_numbers_that_mean_something_else_are_not_given_again() -> None:
         "new-02",
         "new-04",
     ]
+
+
+MADE = RunFacts(
+    title="=photos", root="photos", earlier_roots=("old",), method="rpc", k=5, seconds={"training": 1.5},
+    earlier_runs=("r-1",), provenance={"backbone": {"name": "embedded", "caveat": "small"}},
+    edits=EditState(("abc",), ("d",), {"new-01": "new-02"}, ("new-03",), {"new-04": {"name": "x"}}, {"a.png": "robin"}),
+)  # fmt: skip
+
+
+def test_they_come_back_as_they_were() -> None:
+    assert from_dict(RunFacts, json.loads(json.dumps(MADE.as_dict()))) == MADE
+    assert from_dict(RunFacts, json.loads(json.dumps(RunFacts().as_dict()))) == RunFacts()
+
+
+def test_the_backbone_speaks_for_itself() -> None:
+    assert MADE.backbone["caveat"] == "small"
+    assert RunFacts().backbone == {}
+
+
+@pytest.mark.parametrize("key", ["k", "root", "edits"])
+def test_a_missing_key_is_told(key: str) -> None:
+    content = MADE.as_dict()
+    del content[key]
+    with pytest.raises(SchemaError, match=f"{key} is missing"):
+        from_dict(RunFacts, content)
+
+
+def test_a_mistyped_key_is_told() -> None:
+    with pytest.raises(SchemaError, match=r"edits\.merged is 3"):
+        from_dict(RunFacts, MADE.as_dict() | {"edits": EditState().__dict__ | {"merged": 3}})
+    with pytest.raises(SchemaError, match="scores is not known"):
+        from_dict(RunFacts, MADE.as_dict() | {"scores": {"all": 1.0}})
+
+
+def test_weights_are_summed_by_category() -> None:
+    images = pd.DataFrame({"category_id": ["a", "b", "a", ""], "weight": [2.5, 1.0, 4.0, 9.0]})
+    assert weighted_sizes(images) == {"a": 6, "b": 1}
+    assert burst_counts(images, ["a", "b", "empty"])["in_collection"] == ["6", "1", "0"]
+
+
+def test_nothing_is_said_of_what_is_no_sample() -> None:
+    images = pd.DataFrame({"category_id": ["a"]})
+    assert weighted_sizes(images) == {}
+    assert "in_collection" not in burst_counts(images, ["a"])
+
+
+def test_features_come_back_in_half_precision(tmp_path) -> None:
+    features = np.random.default_rng(0).normal(size=(5, 3)).astype(np.float32)
+    features[2] = np.nan
+    write_features(tmp_path, features)
+    found = read_features(tmp_path, 5)
+    assert found is not None
+    assert found.dtype == np.float16
+    assert np.allclose(found, features, atol=2e-3, equal_nan=True)
+
+
+def test_what_is_not_of_these_images_is_not_taken(tmp_path) -> None:
+    assert read_features(tmp_path, 5) is None
+    write_features(tmp_path, np.zeros((4, 3)))
+    assert read_features(tmp_path, 5) is None
+    (tmp_path / FEATURES).write_bytes(b"cut off")
+    assert read_features(tmp_path, 4) is None
+
+
+def test_every_flipped_bit_is_noticed_and_said(tmp_path, caplog) -> None:
+    write_features(tmp_path, np.ones((2, 3)))
+    whole = (tmp_path / FEATURES).read_bytes()
+    for place in range(len(whole)):
+        caplog.clear()
+        flipped = bytearray(whole)
+        flipped[place] ^= 1 << place % 8
+        (tmp_path / FEATURES).write_bytes(flipped)
+        assert read_features(tmp_path, 2) is None
+        assert f"{FEATURES} was damaged" in caplog.text

@@ -8,8 +8,7 @@ from collections import Counter
 import numpy as np
 
 import holotype
-from holotype.results.discovery import Discovery
-from holotype.results.features import write_features
+from holotype.results.discovery import Discovery, write_features
 from holotype.results.review_queue import (
     MIN_GAIN,
     PER_CATEGORY,

@@ -17,8 +17,7 @@ from holotype.data.table import Table
 from holotype.errors import InputError
 from holotype.methods import METHODS, find_method
 from holotype.models.token_cache import CacheViews
-from holotype.runs.build import RunData
-from holotype.runs.cache_policy import effective_views, stages_of
+from holotype.runs.build import RunData, effective_views, stages_of
 from holotype.runs.experiment import Experiment
 from holotype.runs.identity import NOT_IN_IDENTITY, Identity, identify, identity_matches, identity_outline
 from holotype.runs.resolve import resolve

@@ -15,11 +15,12 @@ import torch
 from PIL import Image
 from safetensors.torch import load_file, save_file
 
+from holotype.config.schema import BackboneConfig
 from holotype.data.image_store import ImageStore
 from holotype.errors import InputError
-from holotype.methods import METHODS
-from holotype.runs.model_io import MODEL_CONFIG_FILE, MODEL_WEIGHTS_FILE, load_model
-from holotype.utils.serialization import dump_json, from_dict, read_json
+from holotype.methods import METHODS, Task
+from holotype.runs.model_io import MODEL_CONFIG_FILE, MODEL_WEIGHTS_FILE, ModelConfig, load_model
+from holotype.utils.serialization import dump_json, from_dict, read_json, to_dict
 from small_run import RUN_ID, frozen_features, seen, train_small
 
 
@@ -239,3 +240,59 @@ def test_a_backbone_that_was_carried_along_lies_beside_the_model(trained, copied
     (copied / "tiny.safetensors").write_bytes((copied / "tiny.safetensors").read_bytes() + b" ")
     with pytest.raises(InputError):
         load_model(copied)
+
+
+MADE = ModelConfig(
+    "r-1", ("a", "b"), ("a", "b", "new-01"), "rpc", {"tau": 0.1}, Task(2, 3, 8, 10, 4),
+    BackboneConfig("embedded", image_size=32), "d", False, "w",
+)  # fmt: skip
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Path:
+    (tmp_path / MODEL_CONFIG_FILE).write_text(json.dumps(to_dict(MADE)))
+    (tmp_path / MODEL_WEIGHTS_FILE).write_bytes(b"")
+    return tmp_path
+
+
+def test_it_comes_back_as_it_was(run: Path) -> None:
+    assert ModelConfig.read(run) == MADE
+    assert from_dict(ModelConfig, to_dict(MADE)) == MADE
+
+
+def test_the_licence_of_the_backbone_goes_with_the_model(run: Path) -> None:
+    (run / MODEL_CONFIG_FILE).write_text(json.dumps(to_dict(MADE) | {"licence": "dinov3-license"}))
+    assert ModelConfig.read(run).licence == "dinov3-license"
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ({"format": 0}, r"model\.json was written by another version \(format 0, not 1\)"),
+        ({"task": {}}, r"model\.json cannot be read \(task\.n_known is missing\)"),
+        ({"run_id": None}, "run_id is None, not text"),
+        ({"ids": "ab"}, "ids is 'ab', not a list"),
+        ({"extra": 1}, "extra is not known"),
+    ],
+)
+def test_what_is_not_a_sheet_is_one_sentence(run: Path, change: dict, says: str) -> None:
+    (run / MODEL_CONFIG_FILE).write_text(json.dumps(to_dict(MADE) | change))
+    with pytest.raises(InputError, match=says) as told:
+        ModelConfig.read(run)
+    assert "in another folder" in str(told.value)
+    assert "\n" not in str(told.value)
+
+
+def test_a_missing_key_is_told(run: Path) -> None:
+    content = to_dict(MADE)
+    del content["digest"]
+    (run / MODEL_CONFIG_FILE).write_text(json.dumps(content))
+    with pytest.raises(InputError, match="digest is missing"):
+        ModelConfig.read(run)
+
+
+@pytest.mark.parametrize("content", ["{", "[]", "3", "{}"])
+def test_damage_is_one_sentence(run: Path, content: str) -> None:
+    (run / MODEL_CONFIG_FILE).write_text(content)
+    with pytest.raises(InputError, match=r"model\.json cannot be read"):
+        ModelConfig.read(run)

@@ -22,9 +22,9 @@ from holotype.training.loop import Loop
 from holotype.utils.serialization import read_json
 
 from .test_resources import counted as counted  # the fixture: how often things are made
-from .test_sweep_bench import bench as bench  # the fixture: the command on coloured squares
-from .test_sweep_bench import records_in
-from .test_sweep_bench import tiny_settings as tiny_settings
+from .test_sweep import bench as bench  # the fixture: the command on coloured squares
+from .test_sweep import records_in
+from .test_sweep import tiny_settings as tiny_settings
 
 ONCE = ["data", "backbone", "decode", "cache"]
 

@@ -1,297 +1,201 @@
-"""From what a method says of each image to categories: a label has the last word, and names stay with images."""
+"""What a method says of features, alone and beside a second opinion."""
 
 from __future__ import annotations
-
-import dataclasses
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import torch
+from torch import Tensor
 
-from holotype.data.load import load_table
 from holotype.data.table import Table
-from holotype.methods import Prediction
-from holotype.results.describe import Description
-from holotype.results.discovery import Discovery, RunFacts
-from holotype.results.ensemble import Training, VoteShares, vote_consensus
-from holotype.runs.assemble import add_lda_scores, build_discovery, image_frame
-from holotype.runs.build import RunData
+from holotype.methods import Method, Prediction, Task
+from holotype.results.discovery import Category, RunFacts
+from holotype.results.lda import LinearHead
+from holotype.runs import predict as module
 from holotype.runs.predict import (
-    REMAINDER_FILE,
-    Assignments,
-    Predictions,
-    Remainder,
-    RoundContext,
-    assign_rest,
-    assign_train,
-    carry_over_ids,
-    drop_rejected,
-    name_categories,
-    single_category,
+    EnsembleRuns,
+    class_probabilities,
+    has_logits,
+    predict,
+    predict_new,
+    predict_with_lda,
+    seeds_text,
 )
-from holotype.runs.resolve import default_experiment
-from holotype.runs.resources import ResourceCache
-from holotype.runs.run import Run, begin_run, finish_run
-from tests.discovery.made_round import PATHS, made_discovery
+
+K, DIM, N = 4, 6, 23
 
 
-def small_table() -> Table:
-    label = np.array(["a", "b", "", "", "", ""], dtype=object)
-    problem = ["", "", "", "", "", "broken"]
-    return Table(np.array([f"{i}.png" for i in range(6)], dtype=object), label, ("a", "b"), problem=problem)
+class Linear(Method):
+    """By logits."""
+
+    def __init__(self) -> None:
+        super().__init__(None, Task(2, K, DIM, N, 5))
+        self.register_buffer("weight", torch.randn(K, DIM, generator=torch.Generator().manual_seed(0)))
+
+    def logits(self, features: Tensor) -> Tensor:
+        return features @ self.weight.T
 
 
-def describe_placed(given: Assignments, ids: list[str], told: RoundContext) -> Discovery:
-    """As a run does, which says of later images what it says of these."""
-    said, judged = given.said, add_lda_scores(given, told.embedded)
-    later = Predictions(*(column.numpy() for column in (said.category, said.probability, said.known_score)))
-    return build_discovery(judged, ids, told, later if judged.opinion and judged.opinion.labelled else None)
+class Nearest(Method):
+    """Without logits: it names one category."""
+
+    def __init__(self) -> None:
+        super().__init__(None, Task(2, K, DIM, N, 5))
+        self.register_buffer("centres", torch.eye(K, DIM))
+
+    def predict(self, features: Tensor) -> Prediction:
+        category = (features @ self.centres.T).argmax(-1)
+        return Prediction(category, torch.full(category.shape, 0.7), torch.full(category.shape, float("nan")))
 
 
-def placed(said: list[int]) -> Assignments:
-    numbers = torch.linspace(0, 1, 6)
-    note = np.array(["", "", "first of 3 frames used", "", "", ""], dtype=object)
-    return Assignments(small_table(), 3, np.eye(6, 4), Prediction(torch.tensor(said), numbers, numbers), note)
+def features(n: int = N) -> np.ndarray:
+    return np.random.default_rng(1).normal(size=(n, DIM)).astype(np.float32)
 
 
-def test_new_categories_are_numbered_by_size_and_empty_ones_come_last() -> None:
-    category = np.array([0, 1, 4, 4, 2, -1])
-    assert name_categories(category, ("a", "b"), 5) == ["a", "b", "new-02", "new-03", "new-01"]
-    assert name_categories(np.array([0, 1]), ("a", "b"), 2) == ["a", "b"]
+def opinion() -> LinearHead:
+    random = np.random.default_rng(2)
+    parts = random.normal(size=DIM), 3 * random.normal(size=(K, DIM)), random.normal(size=K)
+    return LinearHead(*(part.astype(np.float32) for part in parts))
 
 
-def test_images_that_cannot_be_read_have_no_features_and_the_loop_keeps_its_own() -> None:
-    loop = SimpleNamespace(features=torch.zeros(6, 2), table=small_table())
-    own = assign_train(loop, placed([0, 1, 2, 2, 2, -1]).said, 3, np.full(6, "", dtype=object))
-    assert np.isnan(own.features).all(1).tolist() == [False] * 5 + [True]
-    assert own.features.dtype == np.float32
-    assert torch.equal(loop.features, torch.zeros(6, 2))
+@pytest.mark.parametrize("at_once", [5, 4096])
+def test_both_have_half_of_the_word(at_once: int, monkeypatch) -> None:
+    """Image by image against the formula, in parts and at once."""
+    monkeypatch.setattr(module, "PREDICT_BATCH", at_once)
+    method, x, frozen, judge = Linear(), features(), features()[::-1].copy(), opinion()
+    found = predict_new(method, x, frozen, judge)
+    alone = predict(method, x)
+    for i in range(N):
+        m = torch.from_numpy(x[i]) @ method.weight.T
+        u = (frozen[i] - judge.middle) / np.linalg.norm(frozen[i] - judge.middle)
+        p = torch.from_numpy(judge.slope @ u + judge.offset)
+        q = (m.softmax(-1) + p.softmax(-1)) / 2
+        assert found.category[i] == int(q.argmax())
+        assert found.probability[i] == pytest.approx(float(q.max()), abs=1e-5)
+        assert alone.category[i] == int(m.argmax())
+    assert (found.category != alone.category).any()
+    np.testing.assert_allclose(found.known_score, alone.known_score, rtol=1e-5)
 
 
-def test_a_run_that_found_nothing_says_so() -> None:
-    """Labels do not count: they lie in their classes whatever the method says."""
-    assert single_category(placed([0, 1, 2, 2, 1, -1])) == ""
-    said = single_category(placed([0, 1, 2, 2, 2, -1]))
-    assert said.startswith("All 3 unlabelled images were put into one new category, so nothing was found")
-    assert "--train.lr" in said
-    assert "All 3 unlabelled images were put into the known class b" in single_category(
-        placed([0, 0, 1, 1, 1, -1])
-    )
-    assert single_category(placed([0, 1, 2, -1, -1, -1])) == ""  # of a single image there is nothing to say
+def test_of_a_method_without_logits_the_category_that_it_names_counts() -> None:
+    method, x = Nearest(), features()
+    assert not has_logits(method)
+    alone, word = predict(method, x), class_probabilities(method, x)
+    assert (word[np.arange(N), alone.category] == np.float32(0.7)).all()
+    assert (np.count_nonzero(word, axis=1) == 1).all()
+    torn = predict_with_lda(method, x, np.full((N, K), 0.25))
+    np.testing.assert_array_equal(torn.category, alone.category)
+    other = (alone.category + 1) % K
+    moved = predict_with_lda(method, x, np.eye(K)[other])
+    np.testing.assert_array_equal(moved.category, other)
+    assert moved.probability == pytest.approx(0.5)
 
 
-def test_ids_of_earlier_rounds_stay_or_are_left_alone() -> None:
-    """new-03 stays with its images; new-01 and new-02 were something else, and a person has called one new-05."""
-    category = np.array([0, 1, 4, 4, 2, 3, 3, 3])
-    ids = name_categories(category, ("a", "b"), 5, {2: "new-03"}, {"new-01", "new-02", "new-05"})
-    assert ids == ["a", "b", "new-03", "new-04", "new-06"]
-    # a category that was split off by hand, and whose labels were withdrawn since, is found again
-    assert name_categories(category, ("a", "b"), 5, {3: "odd ones"})[3] == "odd ones"
+def test_a_category_that_only_the_method_names_counts_more_than_its_logits() -> None:
+    """A method of one's own may place images otherwise than its logits would."""
+
+    class Otherwise(Linear):
+        def predict(self, features: Tensor) -> Prediction:
+            said = super().predict(features)
+            return Prediction((said.category + 1) % K, said.probability, said.known_score)
+
+    x, nothing = features(), np.zeros((N, K))
+    alone, found = predict(Otherwise(), x), predict_with_lda(Otherwise(), x, nothing)
+    np.testing.assert_array_equal(found.category, alone.category)
+    assert (found.category != predict(Linear(), x).category).all()
 
 
-def test_a_label_has_the_last_word_and_a_model_that_contradicts_it_is_told() -> None:
-    found = placed([0, 2, 2, 0, 2, -1])
-    assert found.category.tolist() == [0, 1, 2, 0, 2, -1]
-    assert found.probability[:2].tolist() == [1, 1]
-    described = Description([], np.zeros(6), np.zeros(6, bool))
-    frame = image_frame(found, ["a", "b", "new-01"], described, {"new-01": "hats"})
-    assert frame.category.tolist() == ["a", "b", "new-01", "a", "new-01", ""]
-    assert frame.kind.tolist() == ["known", "known", "novel", "known", "novel", ""]
-    assert frame.doubtful.tolist() == [False, True, False, False, False, False]
-    assert frame.note[1] == "the model would say hats"
-    assert frame.note[2] == "first of 3 frames used"
-    assert frame[["x", "y"]].isna().all().all()
+def test_a_method_that_holds_nothing_speaks_too() -> None:
+    class Constant(Nearest):
+        def __init__(self) -> None:
+            Method.__init__(self, None, Task(2, K, DIM, N, 5))
+
+        def predict(self, features: Tensor) -> Prediction:
+            n = len(features)
+            return Prediction(torch.zeros(n, dtype=torch.long), torch.ones(n), torch.ones(n))
+
+    assert predict(Constant(), features()).category.tolist() == [0] * N
 
 
-def test_people_s_names_are_in_the_table_and_in_the_words() -> None:
-    told = RoundContext(
-        "r-2", RunFacts(round=2), {"best": 3}, names={"a": "aunts", "new-02": "hats", "new-09": "gone"}
-    )
-    found = describe_placed(placed([0, 1, 2, 0, 2, -1]), ["a", "b", "new-02"], told)
-    assert (found.run_id, found.count, found.facts.round) == ("r-2", {"best": 3}, 2)
-    assert [(c.id, c.name, c.n) for c in found.categories] == [
-        ("a", "aunts", 2),
-        ("b", "b", 1),
-        ("new-02", "hats", 2),
-    ]
-    assert list(found.images.category) == ["aunts", "b", "hats", "aunts", "hats", ""]
-    assert found.known == ("a", "b")  # ids
-    assert "aunts" in found.category("b").words
-    assert found.category("new-02").suggested.startswith("near aunts")
+def test_no_image_is_no_trouble() -> None:
+    for found in (
+        predict(Linear(), features(0)),
+        predict_new(Linear(), features(0), features(0), opinion()),
+        predict_with_lda(Nearest(), features(0), np.empty((0, K))),
+    ):
+        assert [len(column) for column in found] == [0, 0, 0]
 
 
-def test_rejected_images_are_in_no_category_and_no_problem() -> None:
-    found = placed([0, 1, 2, 0, 2, -1])
-    problem = found.table.problem.copy()
-    out = np.array([False, True, True, False, False, True])
-    drop_rejected(found.said, problem, out)
-    left = dataclasses.replace(found, table=found.table.with_problems(problem))
-    assert left.category.tolist() == [0, -1, -1, 0, 2, -1]
-    frame = describe_placed(left, ["a", "b", "new-01"], RoundContext("r", RunFacts())).images
-    assert list(frame.category_id) == ["a", "", "", "a", "new-01", ""]
-    assert list(frame.note) == ["", "rejected", "rejected", "", "", ""]
-    assert list(frame.problem) == ["", "", "", "", "", "broken"]
-    assert np.isfinite(left.features[:3]).all()  # should they come back, it is known what they look like
+@pytest.mark.parametrize("judge", [None, opinion()])
+def test_images_that_cannot_be_read_or_are_not_asked_for_are_placed_nowhere(judge) -> None:
+    x = features()
+    x[3] = np.nan
+    found = predict_new(Linear(), x, features(), judge)
+    assert (found.category == -1).tolist() == [i == 3 for i in range(N)]
+    assert np.isnan(found.probability).tolist() == [i == 3 for i in range(N)]
+    some = predict_new(Linear(), x, features(), judge, np.array([2, 3, 5]))
+    assert np.flatnonzero(some.category >= 0).tolist() == [2, 5]
+    assert some.category[[2, 5]].tolist() == found.category[[2, 5]].tolist()
 
 
-def many(labelled: int) -> tuple[Assignments, np.ndarray]:
-    """Sixty images of three groups far apart; the method is sure of everything, and has put five in the wrong one."""
-    random = np.random.default_rng(0)
-    group = np.arange(60) % 3
-    embedded = (5 * np.eye(3, 8)[group] + random.normal(size=(60, 8))).astype(np.float32)
-    label = np.full(60, "", dtype=object)
-    rows = np.flatnonzero(group < 2)[:labelled]
-    label[rows] = np.array(["a", "b"], dtype=object)[group[rows]]
-    said = group.copy()
-    said[-5:] = (group[-5:] + 1) % 3
-    table = Table(np.array([f"{i}.png" for i in range(60)], dtype=object), label, ("a", "b"))
-    sure = torch.full((60,), 0.99)
-    note = np.full(60, "", dtype=object)
-    return Assignments(table, 3, embedded, Prediction(torch.from_numpy(said), sure, sure), note), embedded
+def test_an_opinion_without_frozen_features_is_a_mistake_of_ours() -> None:
+    with pytest.raises(ValueError, match="frozen"):
+        predict_new(Linear(), features(), None, opinion())
 
 
-def test_a_second_opinion_finds_what_the_method_was_sure_of() -> None:
-    given, embedded = many(labelled=24)
-    found = describe_placed(given, ["a", "b", "new-01"], RoundContext("r", RunFacts(), embedded=embedded))
-    p, labelled = found.images.probability, (found.images.label != "").to_numpy()
-    assert (p[labelled] == 1).all()
-    assert p[55:].max() < 0.3 < 0.8 < p[:55][~labelled[:55]].mean()
-    assert found.images.doubtful[55:].all()
-    assert found.images.doubtful[:55].mean() < 0.1
-    assert "calibrated on 24 labelled images" in found.facts.calibration
-    assert len(found.facts.calibration_curve) == 20
-    wrong = found.images.category_id[55:].value_counts()
-    for category in found.categories:
-        truth = 1 - wrong.get(category.id, 0) / category.n
-        assert category.purity_low <= truth <= category.purity_high
+# -- several trainings --
+
+TRUE = np.repeat(np.arange(4), 10)
+EMBEDDED = np.eye(4, 6)[TRUE] + 0.1 * np.random.default_rng(0).normal(size=(40, 6))
 
 
-@pytest.mark.parametrize("labelled", [24, 6])
-def test_an_image_that_trainings_are_divided_about_is_less_likely_right(labelled: int) -> None:
-    given, embedded = many(labelled)
-    category = given.said.category.numpy()
-    divided = np.array([41, 42, 43])  # none of them has a label
-    other = category.copy()
-    other[divided] = (category[divided] + 1) % 3
-    every, told = np.arange(60), RoundContext("r", RunFacts(), embedded=embedded)
-
-    def likely(*voices: np.ndarray, rows: np.ndarray) -> np.ndarray:
-        each = [Training(one[rows], np.full(len(rows), 0.9)) for one in voices]
-        votes = VoteShares.of(vote_consensus(each, 2, 3), 3).spread(rows, 60)
-        cast = dataclasses.replace(given, votes=votes)
-        return describe_placed(cast, ["a", "b", "new-01"], told).images.probability.to_numpy()
-
-    agreed, torn = (
-        likely(category, category, category, rows=every),
-        likely(category, category, other, rows=every),
-    )
-    assert (torn[divided] < agreed[divided] - 0.03).all()
-    others = np.setdiff1d(every, divided)
-    assert torn[others] == pytest.approx(agreed[others])
-    # nobody has voted about images that were not trained on
-    plain = describe_placed(given, ["a", "b", "new-01"], told).images.probability.to_numpy()
-    half = likely(category, category, other, rows=every[::2])
-    assert half[1::2] == pytest.approx(plain[1::2])
-    assert half[::2] == pytest.approx(torn[::2])
+def labelled_table() -> Table:
+    label = np.array(["a" if i < 3 else "" for i in range(40)], dtype=object)
+    return Table(np.array([f"{i}.png" for i in range(40)], dtype=object), label, ("a", "b"))
 
 
-def test_too_few_labels_for_an_opinion_are_told_and_nothing_is_promised() -> None:
-    given, embedded = many(labelled=6)
-    found = describe_placed(given, ["a", "b", "new-01"], RoundContext("r", RunFacts(), embedded=embedded))
-    assert found.facts.calibration.startswith("There are too few labelled images")
-    assert found.facts.calibration_curve == ()
-    assert np.isnan([category.purity for category in found.categories]).all()
-    # without frozen features it is the method's own score, and nobody says otherwise
-    plain = describe_placed(given, ["a", "b", "new-01"], RoundContext("r", RunFacts()))
-    assert plain.images.probability[59] == pytest.approx(0.99)
-    assert plain.facts.calibration == ""
+def sure_of(category: np.ndarray, known: float) -> Prediction:
+    return Prediction(torch.from_numpy(category), torch.full((40,), 0.8), torch.full((40,), known))
 
 
-# -- images that were not trained on --------------------------------------------------------------------
+def test_the_images_lie_where_most_trainings_have_them() -> None:
+    swapped = np.where(TRUE == 2, 3, np.where(TRUE == 3, 2, TRUE))
+    strayed = np.where(np.arange(40) == 39, 0, TRUE)
+    each = [sure_of(TRUE, 0.2), sure_of(swapped, 0.4), sure_of(strayed, 0.6)]
+    found = EnsembleRuns.of((4, 5, 6), each, labelled_table(), 4, ("rpc",), EMBEDDED)
+    outcome = found.prediction(each)
+    assert found.together.agreed == pytest.approx([1, 1, 0.975])
+    assert (outcome.category == each[found.together.carrier].category).all()
+    assert outcome.known_score == pytest.approx(0.4)
+    assert outcome.probability[0] == pytest.approx(1)
+    assert outcome.probability[39] == pytest.approx(2 / 3)
 
 
-@pytest.mark.parametrize("method", ["kmeans", "simgcd"])
-def test_a_run_on_a_sample_places_the_whole_collection(
-    method, squares_folder, tiny_backbone_file, tmp_path
-) -> None:
-    """Every second square is trained on; the others are placed as the trained model places them, broken ones not."""
-    whole = load_table(squares_folder / "squares.csv")
-    problem = np.full(64, "", dtype=object)
-    problem[63] = "known to be broken"
-    whole = whole.with_problems(problem)
-    rows = np.arange(0, 64, 2)
-    experiment = default_experiment(method, "images")
-    experiment.k, experiment.device, experiment.progress = 4, "cpu", False
-    experiment.out, experiment.backbone.name = str(tmp_path), str(tiny_backbone_file)
-    experiment.train.epochs, experiment.train.batch_size, experiment.cache_views = 2, 16, "off"
-    run = begin_run(experiment, ResourceCache(data=RunData(whole.take(rows), 4)))
-    assert isinstance(run, Run)
-    prediction = run.loop.fit()
-    rest = Remainder(whole, rows, np.full(64, "", dtype=object))
-    own = assign_train(run.loop, prediction, 4, run.prepared.images.note)
-    found = assign_rest(own, rest, run.loop, run.prepared.backbone, tmp_path / REMAINDER_FILE, progress=False)
-    assert np.array_equal(found.features[rows], own.features)
-    assert np.isfinite(found.features[:63]).all()
-    assert np.isnan(found.features[63]).all()
-    others = np.arange(1, 63, 2)
-    said = run.loop.method.predict(torch.from_numpy(found.features[others])).category
-    assert found.said.category[others].tolist() == said.tolist()
-    assert found.said.category[63] == -1
-    assert (tmp_path / REMAINDER_FILE).is_dir()
-    record = finish_run(run, prediction, 1.0, parallel=1, rest=rest)
-    assert record.scores.n == 47  # the whole collection is scored: 48 unlabelled images, one of them broken
-    assert not (tmp_path / REMAINDER_FILE).exists()  # the shards have done their work
+def test_the_second_opinion_has_a_say_where_votes_are_divided() -> None:
+    """Three of five trainings put the last image elsewhere; it looks like the others of its category."""
+    strayed = np.where(np.arange(40) == 39, 0, TRUE)
+    each = [sure_of(strayed if i < 3 else TRUE, 0.5) for i in range(5)]
+    found = EnsembleRuns.of(range(5), each, labelled_table(), 4, ("rpc",), EMBEDDED)
+    assert found.prediction(each).category.tolist() == TRUE.tolist()
+    assert found.prediction(each).probability[39] == pytest.approx(2 / 5)
+    misleading = EMBEDDED.copy()
+    misleading[39] = EMBEDDED[0]
+    kept = EnsembleRuns.of(range(5), each, labelled_table(), 4, ("rpc",), misleading)
+    assert kept.prediction(each).category.tolist() == strayed.tolist()
 
 
-# -- names ----------------------------------------------------------------------------------------------
+def test_categories_say_how_often_they_come_back_by_their_free_images() -> None:
+    each = [sure_of(TRUE, 0.5), sure_of(np.where(TRUE == 3, 2, TRUE), 0.5), sure_of(TRUE, 0.5)]
+    found = EnsembleRuns.of((0, 1, 2), each, labelled_table(), 4, ("rpc", "uno"), EMBEDDED)
+    ids = ["a", "b", "new-01", "new-02"]
+    categories = [Category(id, id, "known" if id in "ab" else "novel", 10) for id in ids]
+    found.set_returns(categories, ids)
+    assert [c.comes_back for c in categories] == [3, 3, 2, 2]
+    assert [c.together for c in categories] == pytest.approx([1, 1, 1, 1])  # together, though not alone
+    about = found.tell(RunFacts())
+    assert (about.trainings, about.agreement) == ((0, 1, 2), (1.0, 0.75, 1.0))
+    assert about.methods == ("rpc", "uno")
 
 
-def first():
-    return made_discovery("r-1", {"a": [0, 1, 2, 3], "new-01": [4, 5, 6, 7], "new-02": [8, 9, 10, 11]})
-
-
-def later(table: Table, category: list[int], k: int) -> Assignments:
-    said = Prediction(torch.tensor(category), torch.zeros(len(table)), torch.zeros(len(table)))
-    return Assignments(table, k, np.zeros((len(table), 2)), said, np.full(len(table), "", dtype=object))
-
-
-def of_paths(label: list[str], known: tuple[str, ...]) -> Table:
-    return Table(np.array(PATHS, dtype=object), np.array(label, dtype=object), known)
-
-
-def test_ids_stay_with_the_images() -> None:
-    table = of_paths([*"aaaa", *[""] * 8], ("a",))
-    assert carry_over_ids(later(table, [0, 0, 0, 0, 0, 2, 2, 2, 1, 1, 1, 1], 3), None) == {}
-    assert carry_over_ids(later(table, [0, 0, 0, 0, 0, 2, 2, 2, 1, 1, 1, 1], 3), first()) == {
-        1: "new-02",
-        2: "new-01",
-    }
-    # torn apart: neither part is the old one
-    assert carry_over_ids(later(table, [0, 0, 0, 0, 1, 1, 2, 2, 1, 1, 2, 2], 3), first()) == {}
-
-
-def test_ids_stay_where_many_images_arrive() -> None:
-    """What is new says nothing on whether a category is the one that it was; nor does what is gone."""
-    paths = [*PATHS[:4], *PATHS[5:], *(f"new-{i}.png" for i in range(20))]
-    table = Table(np.array(paths, dtype=object), np.array([*"aaaa", *[""] * 27], dtype=object), ("a",))
-    said = [0] * 4 + [2] * 3 + [1] * 4 + [2] * 10 + [1] * 10
-    assert carry_over_ids(later(table, said, 3), first()) == {1: "new-02", 2: "new-01"}
-
-
-def test_a_class_whose_labels_were_taken_away_hands_its_id_on_to_none() -> None:
-    table = of_paths([""] * 12, ())
-    said = later(table, [0] * 4 + [1] * 4 + [2] * 4, 3)
-    assert carry_over_ids(said, first()) == {0: "a", 1: "new-01", 2: "new-02"}
-    assert carry_over_ids(said, first(), frozenset({"a"})) == {1: "new-01", 2: "new-02"}
-
-
-def test_labels_go_first() -> None:
-    """What has become a class is matched no more, and labelled images do not count in what is left."""
-    table = of_paths([*"aaaa", *["new-01"] * 3, *[""] * 5], ("a", "new-01"))
-    assert carry_over_ids(later(table, [0] * 4 + [1] * 4 + [2] * 4, 3), first()) == {2: "new-02"}
-    table = of_paths([*"aaaa", *["hat"] * 2, *[""] * 6], ("a", "hat"))
-    assert carry_over_ids(later(table, [0] * 4 + [1] * 2 + [2] * 2 + [3] * 4, 4), first()) == {
-        2: "new-01",
-        3: "new-02",
-    }
+def test_seeds_in_words() -> None:
+    assert (seeds_text((3, 4, 5)), seeds_text((3,))) == ("3 to 5", "3")

@@ -16,15 +16,17 @@ import holotype
 from holotype.discovery.estimator import Discoverer
 from holotype.errors import InputError, Stopped
 from holotype.results.discovery import IMAGE_TABLE_COLUMNS, Discovery
+from holotype.runs import run
 from holotype.runs import run as module
 from holotype.runs.experiment import Experiment
 from holotype.runs.model_io import load_model
 from holotype.runs.parallel import run_together
-from holotype.runs.resolve import default_experiment
-from holotype.runs.run import run_experiment
+from holotype.runs.resolve import default_experiment, resolve
+from holotype.runs.run import run_experiment, train
 from holotype.runs.status import read_status
 from holotype.training.checkpoint import Checkpointer
 from holotype.utils.locks import lock_folder
+from holotype.utils.serialization import read_json
 from tests.cli.test_bad_input import pressed
 
 FOLDER = {
@@ -157,13 +159,13 @@ def test_a_state_of_another_run_is_not_gone_on_from(tiny, tmp_path, monkeypatch)
 
 
 def test_a_run_that_ends_with_one_category_says_so(tiny, monkeypatch, caplog) -> None:
-    place = module.assign_train
+    place = module.place_images
 
     def collapsed(loop, prediction, *rest):
         prediction.category[:] = 3
         return place(loop, prediction, *rest)
 
-    monkeypatch.setattr(module, "assign_train", collapsed)
+    monkeypatch.setattr(module, "place_images", collapsed)
     run_experiment(tiny("kmeans"))
     assert "unlabelled images were put into one new category, so nothing was found" in caplog.text
 
@@ -232,3 +234,56 @@ def test_images_that_cannot_be_read_are_in_no_category(tiny, squares_folder, tmp
     assert (row.category, row.category_id, row.kind) == ("", "", "")
     assert row.problem
     assert np.isnan(row.typicality)
+
+
+def test_a_run_from_python_is_that_of_the_command_line(
+    holotype, squares_folder, tiny_backbone_file, tiny_flags, tmp_path
+):
+    out, other = tmp_path / "python", tmp_path / "words"
+    record = train(
+        "simgcd",
+        squares_folder / "squares.csv",
+        k=4,
+        device="cpu",
+        progress=False,
+        out=out,
+        settings={"train.epochs": 1, "train.batch-size": 16, "backbone.name": tiny_backbone_file},
+    )
+    assert read_json(out / "scores.json") == record.as_dict()
+    assert holotype("train", "simgcd", squares_folder / "squares.csv", *tiny_flags, "--out", other).code == 0
+    for name in ("model.safetensors", "assignments.csv", "identity.json"):
+        assert (out / name).read_bytes() == (other / name).read_bytes()
+
+
+def test_settings_arrive(monkeypatch):
+    monkeypatch.setattr(run, "run_experiment", lambda experiment: experiment)
+    found = train("rpc", "fashion-sample", preset="reading", seed=3, settings={"method.lambda_2": 0.1})
+    assert found == resolve("rpc", "fashion-sample", "reading", {"seed": 3, "method.lambda_2": 0.1})
+
+
+@pytest.mark.parametrize(
+    ("words", "named", "sentence"),
+    [
+        (("rcp", "fashion-sample"), {}, "no method 'rcp'"),
+        (("rpc", "fashion-simple"), {}, "did you mean fashion-sample"),
+        (("rpc", "fashion-sample"), {"epochs": 3}, "'epochs' is unknown; did you mean train.epochs"),
+        (("rpc", "fashion-sample"), {"seed": 0.5}, "seed must be a whole number, not 0.5"),
+        (("rpc", "fashion-sample"), {"seed": 1, "settings": {"seed": 2}}, "seed is given twice"),
+        (("rpc", "fashion-sample"), {"device": "tpu"}, "device must be auto, cpu"),
+    ],
+)
+def test_what_cannot_be_used(words, named, sentence):
+    with pytest.raises(InputError, match=sentence):
+        train(*words, **named)
+
+
+def test_a_device_that_is_not_there_is_refused_before_data_are_read(monkeypatch):
+    monkeypatch.setattr("torch.cuda.is_available", lambda: False)
+    monkeypatch.setattr("holotype.runs.resources.load_data", lambda *_: pytest.fail("data were read"))
+    with pytest.raises(InputError, match="--device cuda:1 is not to be had on this machine"):
+        train("kmeans", "fashion-sample", device="cuda:1")
+
+
+def test_settings_have_names() -> None:
+    with pytest.raises(InputError, match="give them by name"):
+        train("rpc", "fashion-sample", settings=[1])

@@ -36,8 +36,8 @@ def reader(world: World, run: Path, name: str) -> Callable[[], object]:
 
 def _found(run: Path) -> None:
     from holotype.export.results_table import read_results_table
+    from holotype.results.discovery import read_features
     from holotype.results.edits import read_log
-    from holotype.results.features import read_features
     from holotype.results.review_queue import write_queue
 
     results = read_results_table(run)
@@ -106,8 +106,8 @@ def _training(own: Path) -> None:
     from holotype.models.token_cache import CacheViews
     from holotype.report.page_data import read_scores
     from holotype.runs.identity import Identity
+    from holotype.runs.record import IDENTITY_FILE, RunFolder, read_per_class
     from holotype.runs.resolve import read_settings
-    from holotype.runs.run_folder import IDENTITY_FILE, RunFolder, read_per_class
     from holotype.training.checkpoint import MetricsLog
 
     folder = RunFolder(own)

@@ -146,7 +146,7 @@ def exact_despite_cache(made: Mapping[str, Sequence[Experiment]], given: argpars
 
 def warns_slow(made: Mapping[str, Sequence[Experiment]], given: argparse.Namespace) -> bool:
     """Whether something trains in exact mode on a CPU that could use cached views, and nobody has said `off`."""
-    from holotype.runs.cache_policy import views_of
+    from holotype.runs.build import views_of
     from holotype.utils.device import pick_device
 
     exact = [e for runs in made.values() for e in runs if e.cache_views == "off"]

@@ -35,8 +35,7 @@ from holotype.methods import Images, Task, find_method
 from holotype.models.backbone import load_backbone
 from holotype.report import build_report
 from holotype.results.discovery import Discovery
-from holotype.runs.record import headline_scores
-from holotype.runs.run_folder import SCORES_FILE, RunFolder
+from holotype.runs.record import SCORES_FILE, RunFolder, headline_scores
 from holotype.training.encoder import to_device_images
 from holotype.utils.atomic import atomic_folder, write_text
 from holotype.utils.device import Device

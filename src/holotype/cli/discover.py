@@ -215,7 +215,7 @@ def discovery_summary(found: Discovery, folder: Path) -> str:
     from holotype.results.describe import burst_events, burst_text
     from holotype.results.discovery import weighted_sizes
     from holotype.results.ensemble import stability_summary as returning
-    from holotype.runs.run_folder import RunFolder
+    from holotype.runs.record import RunFolder
 
     images, facts, whole = found.images, found.facts, weighted_sizes(found.images)
     unread = int((images.problem != "").sum())

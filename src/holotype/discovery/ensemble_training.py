@@ -31,14 +31,13 @@ from holotype.discovery.training_plan import methods_of, resolve_settings
 from holotype.errors import InputError, Stopped
 from holotype.methods import Prediction
 from holotype.models.backbone import Backbone
-from holotype.runs.build import RunData, check_fits
-from holotype.runs.cache_policy import stages_of
+from holotype.runs.build import RunData, check_fits, stages_of
 from holotype.runs.experiment import Experiment
 from holotype.runs.predict import EnsembleRuns
+from holotype.runs.record import IDENTITY_FILE, RunFolder
 from holotype.runs.resolve import default_experiment
 from holotype.runs.resources import ResourceCache
 from holotype.runs.run import CACHE_KEY, Run, begin_run
-from holotype.runs.run_folder import IDENTITY_FILE, RunFolder
 from holotype.training.interleave import train_in_turns
 from holotype.utils.atomic import write_text
 from holotype.utils.device import pick_device

@@ -61,8 +61,8 @@ from holotype.report.projection import add_projection
 from holotype.results.discovery import Discovery
 from holotype.results.review_queue import write_queue
 from holotype.runs.build import check_k
+from holotype.runs.record import RunFolder
 from holotype.runs.run import clean_up
-from holotype.runs.run_folder import RunFolder
 from holotype.utils.atomic import clean_partial_tree, refuse_links
 from holotype.utils.heartbeat import running_heartbeat
 from holotype.utils.locks import lock_folder

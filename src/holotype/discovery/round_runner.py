@@ -44,10 +44,10 @@ from holotype.results.describe import LABELLED as OF_BURST
 from holotype.results.describe import burst_text
 from holotype.results.discovery import RunFacts
 from holotype.results.ensemble import methods_phrase
-from holotype.runs.build import RunData
-from holotype.runs.cache_policy import drop_unusable_cache, stages_of
+from holotype.runs.assemble import RoundContext
+from holotype.runs.build import RunData, drop_unusable_cache, stages_of
 from holotype.runs.experiment import Experiment
-from holotype.runs.predict import Remainder, RoundContext, seeds_text
+from holotype.runs.predict import seeds_text
 from holotype.runs.resolve import default_experiment
 from holotype.runs.resources import ResourceCache
 from holotype.runs.run import finish_run
@@ -253,11 +253,14 @@ def discover_categories(round: Round, embedded: Embeddings, k: int, count: Count
             *given,
             columns=round.columns,
             trainings=trained.trainings,
+            table=table,
+            rows=rows,
+            note=embedded.note,
+            rejected=round.out,
         )
-        rest = Remainder(table, rows, embedded.note, round.out)
         seconds, several = trained.run.loop.seconds(), trained.trainings
         parallel = len(several.seeds) if several else 1
-        finish_run(trained.run, trained.prediction, seconds, parallel=parallel, rest=rest, told=told)
+        finish_run(trained.run, trained.prediction, seconds, parallel, told)
         clear_trainings(round.own)
 
 

@@ -11,8 +11,7 @@ from holotype.clustering.metrics import has_truth, score
 from holotype.data.table import Table
 from holotype.results.discovery import Discovery
 from holotype.runs.model_io import ModelConfig
-from holotype.runs.record import Scores, headline_scores
-from holotype.runs.run_folder import SCORES_FILE, RunFolder
+from holotype.runs.record import SCORES_FILE, RunFolder, Scores, headline_scores
 
 
 def score_round(own: Path, table: Table) -> None:

@@ -18,7 +18,7 @@ from holotype.models.heads import Projector
 from holotype.models.speed import fastest_pass
 from holotype.models.token_cache import CacheViews
 from holotype.results.ensemble import votes_in_words
-from holotype.runs.cache_policy import effective_views, stages_of
+from holotype.runs.build import effective_views, stages_of
 from holotype.runs.resolve import default_experiment
 from holotype.training.encoder import Encoder
 from holotype.utils.device import Device

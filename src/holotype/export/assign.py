@@ -33,8 +33,7 @@ from holotype.results.apply_edits import CONFIRMED_NOTE, MOVED_NOTE, REJECTED_NO
 from holotype.results.calibration import interpolate
 from holotype.results.centroids import Centroids, unit_rows
 from holotype.results.discovery import DISCOVERY_FILE as DISCOVERY
-from holotype.results.discovery import Discovery, write_csv
-from holotype.results.features import read_features
+from holotype.results.discovery import Discovery, read_features, write_csv
 from holotype.runs.model_io import ModelReader, TrainedModel
 from holotype.runs.predict import predict
 from holotype.utils.atomic import refuse_existing, refuse_links, write_output

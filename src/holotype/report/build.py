@@ -27,10 +27,9 @@ from holotype.report.page_data import (
 )
 from holotype.report.redact import build_redactor, redact_names_in_data
 from holotype.report.thumbnails import CELL, GRID, Thumbnails, make_thumbnails
-from holotype.results.discovery import Discovery
+from holotype.results.discovery import Discovery, read_features
 from holotype.results.edits import Edit, read_log
 from holotype.results.ensemble import stability_summary
-from holotype.results.features import read_features
 from holotype.results.hierarchy import preview_cut, save_tree
 from holotype.utils.atomic import write_text
 

@@ -8,8 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from holotype.results.discovery import Discovery
-from holotype.results.features import read_features, write_features
+from holotype.results.discovery import Discovery, read_features, write_features
 
 FEW_IMAGES = 30
 """Below so many images t-SNE has no neighbourhoods to keep, and two principal components say as much."""

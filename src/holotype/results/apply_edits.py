@@ -52,9 +52,8 @@ def refresh_exemplars(category: Category, members: set[str], typicality: Mapping
     """Images that left a category do not speak for it any more; where none is left to do so, the most typical do."""
     category.borderline = [path for path in category.borderline if path in members]
     stayed = [path for path in category.exemplars if path in members]
-    category.exemplars = (
-        stayed or sorted(members, key=lambda path: (-typicality[path], path))[:MOST_EXEMPLARS]
-    )
+    ranked = sorted(members, key=lambda path: (-typicality[path], path))
+    category.exemplars = stayed or ranked[:MOST_EXEMPLARS]
 
 
 MOVED_NOTE, CONFIRMED_NOTE, REJECTED_NOTE = "moved by hand", "confirmed by hand", "rejected"
@@ -93,10 +92,6 @@ class EditSession:
             sleeping = Category(id, asleep["name"], "novel", n=0, suggested=asleep["suggested"])
             self.categories.setdefault(id, sleeping)
         self.touched: set[str] = set()
-
-    def knows(self, edit: Edit) -> bool:
-        """Was this very edit dealt with, here or when the given discovery was made?"""
-        return edit.digest in self.applied or edit.digest in self.refused
 
     def apply(self, edit: Edit) -> str:
         """Do it and return a remark ("" = nothing to say); raises CannotApply and then has changed nothing."""
@@ -223,9 +218,8 @@ class EditSession:
         withdrawn = sum(bool(self.withdraw(row)) for row in rows)
         del self.categories[category.id]
         self.rejected.append(category.id)
-        return (
-            f"{withdrawn} of its images had been confirmed before; the later one counts" if withdrawn else ""
-        )
+        remark = f"{withdrawn} of its images had been confirmed before; the later one counts"
+        return remark if withdrawn else ""
 
     def confirm(self, edit: Edit) -> str:
         row, label = self.index(edit), stripped(edit.value)
@@ -279,12 +273,11 @@ class EditSession:
 
     def labels(self) -> dict[str, str]:
         """Path to label, for the next round of training."""
-        return {path: self.label(value) for path, value in self.confirmed.items()}
-
-    def label(self, value: str) -> str:
-        """The id of the category that is meant, since ids and names stay from round to round; else the word itself."""
-        category = self.find(value)
-        return value if category is None else category.id
+        labels = {}
+        for path, value in self.confirmed.items():
+            category = self.find(value)  # ids and names stay from round to round; else it is the word itself
+            labels[path] = value if category is None else category.id
+        return labels
 
     def result(self) -> Discovery:
         """Everything put together."""
@@ -360,10 +353,14 @@ def apply_edits(discovery: Discovery, edits: Sequence[Edit]) -> AppliedEdits:
     """The discovery as corrected by the edits in their order, each only once; the given one is not changed."""
     standing = EditSession(discovery)
     earlier = set(discovery.facts.earlier_runs)
-    foreign = _from_other_runs(discovery, edits)
-    outcome = AppliedEdits(discovery, problems=list(foreign), left=list(foreign))
+    foreign = Counter(edit.run_id for edit in edits if edit.run_id not in {discovery.run_id, *earlier})
+    left = [
+        f"{n} {'edit' if n == 1 else 'edits'} of run {run!r} cannot be applied: there is no such run here."
+        for run, n in foreign.items()
+    ]
+    outcome = AppliedEdits(discovery, problems=list(left), left=left)
     for position, edit in enumerate(edits):
-        if edit.run_id in earlier or standing.knows(edit):
+        if edit.run_id in earlier or edit.digest in standing.applied or edit.digest in standing.refused:
             continue
         if edit.run_id != discovery.run_id:
             outcome.refused.append(position)
@@ -405,13 +402,3 @@ def edit_text(edit: Edit) -> str:
     what = f"{edit.action.capitalize()} of {edit.image or edit.category!r}"
     joint = {"rename": "to", "merge": "into", "move": "to", "confirm": "as"}.get(edit.action)
     return f"{what} {joint} {edit.value!r}" if joint else what
-
-
-def _from_other_runs(discovery: Discovery, edits: Sequence[Edit]) -> list[str]:
-    """A sentence for every run unheard of."""
-    own = {discovery.run_id, *discovery.facts.earlier_runs}
-    foreign = Counter(edit.run_id for edit in edits if edit.run_id not in own)
-    return [
-        f"{n} {'edit' if n == 1 else 'edits'} of run {run!r} cannot be applied: there is no such run here."
-        for run, n in foreign.items()
-    ]

@@ -102,14 +102,10 @@ def interpolate(said: np.ndarray, points: Sequence[Sequence[float]]) -> np.ndarr
     return np.where(np.isfinite(said), np.interp(said, x, y), np.nan).astype(said.dtype)
 
 
-def calibration_text(labelled: int, told: bool) -> str:
-    if told:
-        return (
-            f"The probability of an image is calibrated on {labelled:,} labelled images, each judged as if it had "
-            "no label."
-        )
+def calibration_text(labelled: int, enough: bool) -> str:
+    if enough:
+        return f"Probabilities are calibrated on {labelled:,} labelled images, each judged as if it had no label."
     return (
-        f"There are too few labelled images to calibrate the probability ({labelled:,}; at least {FEW_ROWS} "
-        "are needed, two "
-        "each of two classes): it says which images are less sure than others, not how many of them are right."
+        f"There are too few labelled images to calibrate the probability ({labelled:,}; at least {FEW_ROWS} are "
+        "needed, two each of two classes): it says which images are less sure than others, not how many are right."
     )

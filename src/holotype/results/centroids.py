@@ -121,10 +121,8 @@ def _whiten(scatter: np.ndarray, n: int) -> np.ndarray:
 def _chunks(features: np.ndarray, category: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray]]:
     """Unit features and categories of the images that were placed, a chunk at a time."""
     for first in range(0, len(features), CENTROID_CHUNK):
-        rows, c = (
-            features[first : first + CENTROID_CHUNK],
-            np.asarray(category[first : first + CENTROID_CHUNK]),
-        )
+        part = slice(first, first + CENTROID_CHUNK)
+        rows, c = features[part], np.asarray(category[part])
         placed = (c >= 0) & np.isfinite(rows).all(axis=1)
         yield unit_rows(rows[placed]), c[placed].astype(np.int64)
 

@@ -158,27 +158,24 @@ def burst_events(images: pd.DataFrame) -> Counter[str]:
 def burst_counts(images: pd.DataFrame, ids: Sequence[str]) -> dict[str, list[str]]:
     """Columns of a table of categories, as far as something is known: bursts, images of the collection
     that a sample stands for, the first and the last time, cameras."""
-    found: dict[str, list[str]] = {}
+    columns: dict[str, list[str]] = {}
     if times := burst_events(images):
-        found["bursts"] = [str(times[id]) for id in ids]
+        columns["bursts"] = [str(times[id]) for id in ids]
     if whole := weighted_sizes(images):
-        found["in_collection"] = [str(whole.get(id, 0)) for id in ids]
-    placed = images["category_id"].fillna("")
-    for name, ends in (("taken", ("first_taken", "last_taken")), ("camera", ("cameras",))):
+        columns["in_collection"] = [str(whole.get(id, 0)) for id in ids]
+    for name in ("taken", "camera"):
         if name not in images.columns:
             continue
-        told: dict[str, set[str]] = {id: set() for id in ids}
-        for id, value in zip(placed, images[name].fillna(""), strict=True):
-            if value and id in told:
-                told[id].add(str(value))
+        values: dict[str, set[str]] = {id: set() for id in ids}
+        for id, value in zip(images["category_id"].fillna(""), images[name].fillna(""), strict=True):
+            if value and id in values:
+                values[id].add(str(value))
         if name == "taken":
-            found |= {
-                end: [pick(told[id], default="") for id in ids]
-                for end, pick in zip(ends, (min, max), strict=True)
-            }
+            columns["first_taken"] = [min(values[id], default="") for id in ids]
+            columns["last_taken"] = [max(values[id], default="") for id in ids]
         else:
-            found["cameras"] = [str(len(told[id])) for id in ids]
-    return found
+            columns["cameras"] = [str(len(values[id])) for id in ids]
+    return columns
 
 
 def burst_text(group: Iterable[str]) -> str:
@@ -195,8 +192,12 @@ def note_bursts(
 ) -> tuple[list[str], np.ndarray]:
     """Notes with a remark on each frame without a label that lies elsewhere than most of its burst, and (N,) bool: such
     frames. category: (N,) index into `called`, -1 = in none."""
-    told, odd = list(note), np.zeros(len(group), dtype=bool)
-    for rows in _groups_of(group, category):
+    notes, odd = list(note), np.zeros(len(group), dtype=bool)
+    bursts: dict[str, list[int]] = {}
+    for row, name in enumerate(group):
+        if name and category[row] >= 0:
+            bursts.setdefault(name, []).append(row)
+    for rows in bursts.values():
         where = Counter(int(category[row]) for row in rows)
         if len(where) < 2:
             continue
@@ -204,22 +205,11 @@ def note_bursts(
         for row in rows:
             if labelled[row] or (category[row] == most and n > next_):
                 continue
-            words = (
-                f"{BURST_NOTE}{called[most]}"
-                if n > next_
-                else "the frames of its burst lie in several categories"
-            )
-            told[row], odd[row] = "; ".join(part for part in (told[row], words) if part), True
-    return told, odd
-
-
-def _groups_of(group: np.ndarray, category: np.ndarray) -> list[list[int]]:
-    """Rows of each group that are in a category."""
-    found: dict[str, list[int]] = {}
-    for row, name in enumerate(group):
-        if name and category[row] >= 0:
-            found.setdefault(name, []).append(row)
-    return list(found.values())
+            words = "the frames of its burst lie in several categories"
+            if n > next_:
+                words = f"{BURST_NOTE}{called[most]}"
+            notes[row], odd[row] = "; ".join(part for part in (notes[row], words) if part), True
+    return notes, odd
 
 
 DESCRIBE_CHUNK = 8192
@@ -313,10 +303,10 @@ def unit_float64(x: np.ndarray) -> np.ndarray:
 
 def finite_rows(features: np.ndarray) -> np.ndarray:
     """(N,) bool: does the row hold numbers only?"""
-    parts = [
-        np.isfinite(features[s : s + DESCRIBE_CHUNK]).all(-1) for s in range(0, len(features), DESCRIBE_CHUNK)
-    ]
-    return np.concatenate(parts) if parts else np.zeros(0, dtype=bool)
+    finite = np.zeros(len(features), dtype=bool)
+    for start in range(0, len(features), DESCRIBE_CHUNK):
+        finite[start : start + DESCRIBE_CHUNK] = np.isfinite(features[start : start + DESCRIBE_CHUNK]).all(-1)
+    return finite
 
 
 def class_means_float64(

@@ -9,15 +9,20 @@ from __future__ import annotations
 
 import csv
 import dataclasses
+import io
+import logging
 import re
+import zlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TextIO
 
+import numpy as np
+
 from holotype.data.csv import FORMULA
 from holotype.errors import InputError
-from holotype.utils.atomic import atomic_write, write_text
+from holotype.utils.atomic import atomic_write, write_bytes, write_text
 from holotype.utils.serialization import (
     CorruptFile,
     SchemaError,
@@ -32,6 +37,8 @@ from holotype.utils.text import suggest_path
 
 if TYPE_CHECKING:
     import pandas as pd
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -119,11 +126,6 @@ class RunFacts:
 
     def as_dict(self) -> dict[str, Any]:
         return to_dict(self)
-
-    @classmethod
-    def from_dict(cls, content: Any) -> RunFacts:
-        """Raises NotPlain, which says what is missing or of another type."""
-        return from_dict(cls, content)
 
 
 DISCOVERY_FORMAT = 2
@@ -231,12 +233,14 @@ class Discovery:
 
     def save(self, folder: Path) -> None:
         """Write it; a kill at any moment leaves whole files."""
+        import pyarrow as pa
+
         frame = self.images[
             [*IMAGE_TABLE_COLUMNS, *(name for name in OPTIONAL if name in self.images.columns)]
         ]
         # the parquet file, which is read again, comes second: where it is there, the one for people is as new
         atomic_write(folder / "assignments.csv", lambda beside: write_csv(frame, TEXTS, beside))
-        _write_images(folder / ASSIGNMENTS, frame)
+        write_parquet(folder / ASSIGNMENTS, pa.Table.from_pandas(frame, preserve_index=False))
         content = {
             "format": DISCOVERY_FORMAT,
             "run_id": self.run_id,
@@ -257,10 +261,8 @@ class Discovery:
             content = read_json(path)
             version = content.pop("format")
             if version == DISCOVERY_FORMAT:
-                told = from_dict(_DiscoveryFile, content)
-                return cls(
-                    told.run_id, told.known, _read_images(folder), told.categories, told.count, told.facts
-                )
+                file = from_dict(_DiscoveryFile, content)
+                return cls(**vars(file), images=_read_images(folder))
         except (ValueError, KeyError, TypeError, AttributeError, OSError) as error:
             plain = isinstance(error, SchemaError | CorruptFile)
             reason = str(error) if plain else f"{type(error).__name__}: {error}"
@@ -270,8 +272,7 @@ class Discovery:
             ) from error
         raise InputError(
             f"{path} was written by another version (format {version}, not {DISCOVERY_FORMAT}); make the run "
-            "again in another "
-            "folder."
+            "again in another folder."
         )
 
 
@@ -284,12 +285,6 @@ class _DiscoveryFile:
     categories: list[Category]
     count: dict[str, Any] | None
     facts: RunFacts
-
-
-def _write_images(file: Path, frame: pd.DataFrame) -> None:
-    import pyarrow as pa
-
-    write_parquet(file, pa.Table.from_pandas(frame, preserve_index=False))
 
 
 def _read_images(folder: Path) -> pd.DataFrame:
@@ -364,3 +359,51 @@ def weighted_sizes(images: pd.DataFrame) -> dict[str, int]:
     placed = images["category_id"].fillna("")
     total = images["weight"].groupby(placed).sum()
     return {str(id): round(float(n)) for id, n in total.items() if id}
+
+
+# -- features.npy: those of the trained network, where they are kept -----------------------------------
+
+FEATURES = "features.npy"
+"""(N, D) float16 of every image after training; NaN for those that cannot be read."""
+CHECKSUM_MARK = b"holotype"
+"""Between the array and the checksum of both; NumPy reads no further than the array."""
+
+
+def write_features(folder: Path, features: np.ndarray) -> None:
+    """features: (N, D)."""
+    content = io.BytesIO()
+    np.save(content, features.astype(np.float16))
+    own = content.getvalue()
+    write_bytes(folder / FEATURES, own + CHECKSUM_MARK + zlib.crc32(own).to_bytes(4, "little"))
+
+
+def read_features(folder: Path, n: int) -> np.ndarray | None:
+    """(n, D) float16 of the n images of a run; None where they were not kept, are of something else, or were damaged,
+    which is said."""
+    features = checked_features(folder / FEATURES)
+    return features if features is not None and features.ndim == 2 and len(features) == n else None
+
+
+def checked_features(file: Path) -> np.ndarray | None:
+    """What the file holds; None where there is none, or it was damaged, which is said."""
+    try:
+        features: np.ndarray = np.load(file, mmap_mode="r", allow_pickle=False)
+        whole = _is_complete_file(file, features)
+    except FileNotFoundError:
+        return None
+    except Exception:  # NumPy takes the header for Python: damage ends in errors of many kinds
+        whole = False
+    if not whole:
+        log.warning(
+            f"{file} was damaged since it was written, and is not used; delete it, and holotype report makes it anew "
+            "where it is needed."
+        )
+    return features if whole else None
+
+
+def _is_complete_file(file: Path, features: np.ndarray) -> bool:
+    with file.open("rb") as stream:
+        content = memoryview(stream.read())
+    start = getattr(features, "offset", 0)
+    own, tail = content[: start + features.nbytes], bytes(content[start + features.nbytes :])
+    return tail == CHECKSUM_MARK + zlib.crc32(own).to_bytes(4, "little")

@@ -76,9 +76,8 @@ def read_edits(path: Path | str) -> list[Edit]:
             f"{path} has no column {missing[0]!r}; an edits file has the columns {', '.join(EDIT_COLUMNS)}."
         )
     try:
-        return [
-            _edit(row, path, rows.line_num) for row in rows if any(row.get(name) for name in EDIT_COLUMNS)
-        ]
+        filled = (row for row in rows if any(row.get(name) for name in EDIT_COLUMNS))
+        return [_edit(row, path, rows.line_num) for row in filled]
     except csv.Error as error:
         raise InputError(f"{path}, line {rows.line_num}, is not CSV ({error}); export it again.") from error
 

@@ -9,7 +9,7 @@ Where that ends depends on the training that the first matching is to. So each o
 whose winning votes sum to most.
 
 One training carries the model, for images that come later: the one that agrees with the outcome on most images. The
-indices of the outcome are its own. A second opinion may move images afterwards (weighing.py).
+indices of the outcome are its own. The LDA may move images afterwards (`pool_with_lda`).
 
 Trainings share their mistakes: they see the same views through the same block. The second opinion looks at the features
 of the frozen backbone, and errs elsewhere. So an image lies in the category c for which
@@ -26,16 +26,20 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import math
-from collections.abc import Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 
 from holotype.results.discovery import Category, Discovery
 from holotype.results.lda import FLOOR, LDA_CHUNK, CrossFitLDA, softmax
-from holotype.results.match_rounds import SAME_SHARE
 
+Earlier = TypeVar("Earlier", bound=Hashable)
+Later = TypeVar("Later", bound=Hashable)
+
+SAME_SHARE = 0.5
+"""Images that two categories must share (of those in either) to be called the same."""
 CONSENSUS_ROUNDS = 10
 """Of matching and voting from one start, at most; two or three are mostly enough."""
 MIN_MATCH = 1e-6
@@ -210,12 +214,32 @@ def rename_to_match(category: np.ndarray, named: np.ndarray, k: int) -> np.ndarr
 
 def _pair(together: np.ndarray, n_known: int) -> np.ndarray:
     """(k,) the column of each row, for most to lie together; known classes are themselves. together: (k, k)."""
+    named = np.arange(len(together))
+    row, column = best_pairs(together[n_known:, n_known:])
+    named[n_known + row] = n_known + column
+    return named
+
+
+def best_pairs(common: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Rows and columns of the pairing with the largest sum (Hungarian method)."""
     from scipy.optimize import linear_sum_assignment  # takes a third of a second to import
 
-    named = np.arange(len(together))
-    own, column = linear_sum_assignment(together[n_known:, n_known:], maximize=True)
-    named[n_known + own] = n_known + column
-    return named
+    row, column = linear_sum_assignment(common, maximize=True)
+    return row, column
+
+
+def match_categories(
+    earlier: Mapping[Earlier, set[str]], later: Mapping[Later, set[str]]
+) -> dict[Later, Earlier]:
+    """The categories of one round that are those of another, by their later key: in the pairing with the largest
+    overlap in sum, those that share more than SAME_SHARE of their images. Both: key to the paths of its images."""
+    old, new = list(earlier), list(later)
+    if not old or not new:
+        return {}
+    overlap = np.array(
+        [[len(earlier[a] & later[b]) / max(len(earlier[a] | later[b]), 1) for b in new] for a in old]
+    )
+    return {new[j]: old[i] for i, j in zip(*best_pairs(overlap), strict=True) if overlap[i, j] > SAME_SHARE}
 
 
 def _votes(named: Sequence[np.ndarray], weight: Sequence[np.ndarray], k: int) -> np.ndarray:

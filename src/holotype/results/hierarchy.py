@@ -18,8 +18,8 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Mapping, Sequence, Set
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Sequence, Set
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -139,7 +139,6 @@ class _Group:
     known: bool
     name: str
     """What people call it; its id where nobody has named it."""
-    children: list[str] = field(default_factory=list)
 
 
 def build_tree(found: Discovery, features: np.ndarray, used: Set[str] = frozenset()) -> Tree:
@@ -175,12 +174,14 @@ def _constrained(found: Discovery) -> np.ndarray:
 
 
 def _mean(features: np.ndarray, rows: np.ndarray) -> np.ndarray:
-    total = np.zeros(features.shape[1])
+    total = sum((x.sum(axis=0) for x in _unit_chunks(features, rows)), np.zeros(features.shape[1]))
+    return np.asarray(total / max(len(rows), 1))
+
+
+def _unit_chunks(features: np.ndarray, rows: np.ndarray) -> Iterator[np.ndarray]:
+    """Unit features of some rows, in parts."""
     for first in range(0, len(rows), DESCRIBE_CHUNK):
-        total += unit_float64(np.asarray(features[rows[first : first + DESCRIBE_CHUNK]], np.float64)).sum(
-            axis=0
-        )
-    return total / max(len(rows), 1)
+        yield unit_float64(np.asarray(features[rows[first : first + DESCRIBE_CHUNK]], np.float64))
 
 
 # -- upwards ----------------------------------------------------------------------------------------------
@@ -259,14 +260,7 @@ def _split_group(
     sample = rows[np.linspace(0, len(rows) - 1, min(len(rows), PARTED_FROM_NOTE)).astype(int)]
     x = unit_float64(np.asarray(features[sample], np.float64))
     centres = _two_centres(x - x.mean(axis=0)) + x.mean(axis=0)
-    side = np.concatenate(
-        [
-            _assign_nearer(
-                unit_float64(np.asarray(features[rows[first : first + DESCRIBE_CHUNK]], np.float64)), centres
-            )
-            for first in range(0, len(rows), DESCRIBE_CHUNK)
-        ]
-    )
+    side = np.concatenate([_assign_nearer(part, centres) for part in _unit_chunks(features, rows)])
     stay = held[rows]
     leaves = side if (side & stay).sum() <= (~side & stay).sum() else ~side
     if not stay.any():
@@ -283,18 +277,15 @@ def _split_group(
 
 def _two_centres(x: np.ndarray) -> np.ndarray:
     """(2, D) by Lloyd's algorithm from the two sides of the main axis. x: (n, D), centred."""
-    axis = np.linalg.eigh(x.T @ x)[1][:, -1]
-    side = x @ axis > 0
-    for _ in range(ITERATIONS):
+    side = x @ np.linalg.eigh(x.T @ x)[1][:, -1] > 0
+    for _ in range(ITERATIONS + 1):
         if side.all() or not side.any():
-            break
+            return np.zeros((2, x.shape[1]))
         centres = np.stack([x[~side].mean(axis=0), x[side].mean(axis=0)])
-        moved = _assign_nearer(x, centres)
-        if (moved == side).all():
-            return centres
-        side = moved
-    none = np.zeros((2, x.shape[1]))
-    return none if side.all() or not side.any() else np.stack([x[~side].mean(axis=0), x[side].mean(axis=0)])
+        before, side = side, _assign_nearer(x, centres)
+        if (side == before).all():
+            break
+    return centres
 
 
 def _assign_nearer(x: np.ndarray, centres: np.ndarray) -> np.ndarray:
@@ -360,8 +351,7 @@ def steps_to(tree: Tree, k: int) -> tuple[Sequence[Merge], Sequence[Split]]:
     if k > tree.highest:
         raise InputError(
             f"The {tree.k} categories of this run {reachable_counts(tree)}; for {k} of them run holotype "
-            "discover again with "
-            f"--k {k}."
+            f"discover again with --k {k}."
         )
     return tree.merges[: max(0, tree.k - k)], tree.splits[: max(0, k - tree.k)]
 

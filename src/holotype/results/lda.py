@@ -132,9 +132,9 @@ class CrossFitLDA:
             own = np.full(int(unit.max(initial=-1)) + 1, -1)
             own[unit[rows]] = self.fold[rows]
             self.fold = np.where(placed >= 0, own[unit], -1)
-        self.middle = (
-            np.asarray(embedded[self.taught], np.float64).mean(axis=0) if len(rows) else np.zeros(dim)
-        )
+        self.middle = np.zeros(dim)
+        if len(rows):
+            self.middle = np.asarray(embedded[self.taught], np.float64).mean(axis=0)
         self.heat = 1.0  # T, once it is formed
         self.whole = LDAStats.of(np.empty((0, dim)), placed[:0], np.empty(0), k)
         self.judges: list[LDA] = []
@@ -217,9 +217,8 @@ class CrossFitLDA:
         for part, scores in self.scores(np.flatnonzero(self.placed >= 0)):
             own = self.placed[part]
             logits = scores / heat[own][:, None]
-            found[part] = own_class_share(
-                logits if votes is None else log_pool(logits, votes.shares(part)), own
-            )
+            pooled = logits if votes is None else log_pool(logits, votes.shares(part))
+            found[part] = own_class_share(pooled, own)
         return found
 
 
@@ -270,12 +269,7 @@ class LDAStats(NamedTuple):
         return cls(n, total, weighed.T @ u, int((weight > 0).sum()))
 
     def plus(self, other: LDAStats, sign: int = 1) -> LDAStats:
-        return LDAStats(
-            self.n + sign * other.n,
-            self.total + sign * other.total,
-            self.square + sign * other.square,
-            self.seen + sign * other.seen,
-        )
+        return LDAStats(*(own + sign * part for own, part in zip(self, other, strict=True)))
 
     def judge(self) -> LDA:
         n = np.where(self.n > NO_LDA, self.n, 0.0)
@@ -288,11 +282,6 @@ class LDAStats(NamedTuple):
         whiten = np.linalg.cholesky(np.linalg.inv(shrunk))
         with np.errstate(divide="ignore"):
             return LDA(whiten, mean @ whiten, np.log(n / mass))
-
-
-def fit_lda(u: np.ndarray, category: np.ndarray, weight: np.ndarray, k: int) -> LDA:
-    """u: (n, D), category (n,) below k, weight (n,)."""
-    return LDAStats.of(u, category, weight, k).judge()
 
 
 def own_class_share(logits: np.ndarray, own: Sequence[int] | np.ndarray) -> np.ndarray:

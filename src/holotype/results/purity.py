@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -75,8 +75,7 @@ WANTED_PURITY, SURE_LEVEL = 0.9, 0.95
 """The spot check: how sure one can be that more than this share is right."""
 
 
-@dataclass(frozen=True)
-class Purity:
+class Purity(NamedTuple):
     """Share of a category's images that are right: the estimate, and where the truth may lie."""
 
     share: float
@@ -106,23 +105,18 @@ def purity_interval(share: float) -> tuple[float, float]:
     from scipy.stats import beta  # takes a while to import
 
     share = min(max(share, 1e-3), 1 - 1e-3)
-    ends = beta.ppf(
-        [(1 - COVERAGE) / 2, (1 + COVERAGE) / 2], share * PRIOR_WEIGHT, (1 - share) * PRIOR_WEIGHT
-    )
-    return float(ends[0]), float(ends[1])
+    tails = [(1 - COVERAGE) / 2, (1 + COVERAGE) / 2]
+    low, high = beta.ppf(tails, share * PRIOR_WEIGHT, (1 - share) * PRIOR_WEIGHT)
+    return float(low), float(high)
 
 
 def purity_text(purity: float) -> str:
     """What a category is called; the words mean the same in every run. "" where nothing is known."""
     if not math.isfinite(purity):
         return ""
-    return (
-        "uniform"
-        if purity >= UNIFORM_PRIOR
-        else "fairly uniform"
-        if purity >= FAIRLY_PURE
-        else "a mixed group"
-    )
+    if purity >= UNIFORM_PRIOR:
+        return "uniform"
+    return "fairly uniform" if purity >= FAIRLY_PURE else "a mixed group"
 
 
 # -- the spot check -----------------------------------------------------------------------------------
@@ -146,10 +140,8 @@ def lower_bound(n: int, looked: int, wrong: int, sure: float = SURE_LEVEL) -> fl
         return math.nan
     from scipy.stats import hypergeom
 
-    low, high = (
-        wrong,
-        n - (looked - wrong),
-    )  # of all n, so many are wrong; the chance to find so few falls with it
+    # of all n, so many are wrong; the chance to find so few falls with it
+    low, high = wrong, n - (looked - wrong)
     while low < high:
         middle = (low + high + 1) // 2
         likely = hypergeom.cdf(wrong, n, middle, looked) > 1 - sure
@@ -194,5 +186,7 @@ def set_purity(
         if id in rows:
             rows[id].append(row)
     for category in categories:
-        found = estimate_purity(probability[rows[category.id]], told[rows[category.id]])
-        category.purity, category.purity_low, category.purity_high = found.share, found.low, found.high
+        own = rows[category.id]
+        category.purity, category.purity_low, category.purity_high = estimate_purity(
+            probability[own], told[own]
+        )

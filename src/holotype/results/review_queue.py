@@ -16,8 +16,7 @@ from pathlib import Path
 import numpy as np
 
 from holotype.results.apply_edits import CONFIRMED_NOTE, MOVED_NOTE, REJECTED_NOTE
-from holotype.results.discovery import Discovery, load, write_csv
-from holotype.results.features import read_features
+from holotype.results.discovery import Discovery, load, read_features, write_csv
 from holotype.utils.atomic import atomic_write
 
 QUEUE_FILE = "queue.csv"

@@ -23,8 +23,7 @@ from holotype.errors import InputError
 from holotype.methods import find_method
 from holotype.models.backbone import Backbone, expected_pool
 from holotype.models.token_cache import CacheViews
-from holotype.runs.build import RunData
-from holotype.runs.cache_policy import effective_views, stages_of
+from holotype.runs.build import RunData, effective_views, stages_of
 from holotype.runs.experiment import Experiment
 
 IDENTITY_FORMAT = 1

@@ -15,7 +15,7 @@ from typing import Any
 
 from holotype.errors import InputError
 from holotype.methods import METHODS, Card, Method, Stage, find_method, plugin_names
-from holotype.runs.cache_policy import stages_of
+from holotype.runs.build import stages_of
 from holotype.runs.resolve import (
     ANY_DATASET,
     SettingInfo,

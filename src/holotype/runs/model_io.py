@@ -1,7 +1,6 @@
 """Save and load a trained model: weights, configuration, categories by index.
 
-model.safetensors   tail and method, the centres of the categories (centres.py), and the second opinion of a discovery
-                    (kept_opinion.py)
+model.safetensors   tail and method, the centroids of the categories, and the LDA of a discovery (results/lda.py)
 model.json          the backbone and the method they belong to, the categories by index
 
 The frozen network is not stored: the backbone is loaded by its name again, and its digest is compared.
@@ -72,14 +71,6 @@ class ModelConfig:
     """Of the backbone's weights, which the trained ones come from."""
     format: int = MODEL_FORMAT
 
-    def as_dict(self) -> dict[str, Any]:
-        return to_dict(self)
-
-    @classmethod
-    def from_dict(cls, content: Any) -> ModelConfig:
-        """Raises NotPlain, which says what is missing or of another type."""
-        return from_dict(cls, content)
-
     @classmethod
     def read(cls, folder: Path) -> ModelConfig:
         """That of a run folder."""
@@ -89,14 +80,13 @@ class ModelConfig:
         if not path.is_file() or not (folder / MODEL_WEIGHTS_FILE).is_file():
             raise InputError(
                 f"{folder} holds no trained model (no {MODEL_CONFIG_FILE} with {MODEL_WEIGHTS_FILE}); give the "
-                "folder of a finished "
-                "holotype discover or holotype train."
+                "folder of a finished holotype discover or holotype train."
             )
         try:
             content = read_json(path)
             version = content["format"]
             if version == MODEL_FORMAT:
-                return cls.from_dict(content)
+                return from_dict(cls, content)
         except (ValueError, KeyError, TypeError, OSError) as error:
             reason = str(error) if isinstance(error, ValueError) else repr(error)
             raise InputError(
@@ -104,8 +94,7 @@ class ModelConfig:
             ) from error
         raise InputError(
             f"{path} was written by another version (format {version}, not {MODEL_FORMAT}); make the run again "
-            "in another "
-            "folder."
+            "in another folder."
         )
 
 
@@ -257,7 +246,7 @@ def save_model(
         weights=hashlib.sha256(weights).hexdigest(),
     )
     write_bytes(folder / MODEL_WEIGHTS_FILE, weights)
-    write_text(folder / MODEL_CONFIG_FILE, dump_json(sheet.as_dict()))
+    write_text(folder / MODEL_CONFIG_FILE, dump_json(to_dict(sheet)))
 
 
 def load_model(folder: Path | str, device: str = "auto") -> TrainedModel:
@@ -265,7 +254,10 @@ def load_model(folder: Path | str, device: str = "auto") -> TrainedModel:
     folder = Path(folder)
     sheet = ModelConfig.read(folder)
     try:
-        tensors = _read_weights(folder, sheet.weights)
+        weights = (folder / MODEL_WEIGHTS_FILE).read_bytes()
+        if hashlib.sha256(weights).hexdigest() != sheet.weights:
+            raise ValueError(f"{MODEL_WEIGHTS_FILE} is not the one that {MODEL_CONFIG_FILE} was written with")
+        tensors = load(weights)
         method_class = find_method(check_code_allowed(sheet.method_name, folder / MODEL_CONFIG_FILE))
         settings = from_dict(method_class.Config, sheet.method, every=False)
         with torch.random.fork_rng(devices=[]):  # fresh heads are drawn, and overwritten at once
@@ -273,7 +265,10 @@ def load_model(folder: Path | str, device: str = "auto") -> TrainedModel:
             backbone = _find_backbone(folder, sheet.backbone, sheet.digest)
             compute = Device.on(device, "fp64" if sheet.double else None)
             opinion = _from_tensors("opinion", LinearHead, tensors) if "opinion.slope" in tensors else None
-            frozen = _restore_backbone(backbone, compute) if opinion else None
+            frozen = None
+            if opinion:  # a tail of its own, before that of the run gets the trained weights
+                tail = copy.deepcopy(backbone.tail).requires_grad_(False).eval()
+                frozen = Encoder(dataclasses.replace(backbone, tail=tail), compute)
             encoder = Encoder(backbone, compute, method)
         method = method.to(compute.device, encoder.dtype)
         modules = nn.ModuleDict({"tail": encoder.module, "method": method})
@@ -287,8 +282,8 @@ def load_model(folder: Path | str, device: str = "auto") -> TrainedModel:
             "make the run again in another folder."
         ) from error
     modules.eval().requires_grad_(False)
-    told = sheet.run_id, sheet.known, sheet.ids
-    return TrainedModel(*told, backbone, method, centres, compute, encoder, opinion, frozen)
+    ids = sheet.run_id, sheet.known, sheet.ids
+    return TrainedModel(*ids, backbone, method, centres, compute, encoder, opinion, frozen)
 
 
 def _as_tensors(name: str, arrays: Any) -> dict[str, Tensor]:
@@ -300,19 +295,6 @@ def _as_tensors(name: str, arrays: Any) -> dict[str, Tensor]:
 def _from_tensors(name: str, kind: Any, tensors: dict[str, Tensor]) -> Any:
     fields = dataclasses.fields(kind)
     return kind(**{field.name: tensors[f"{name}.{field.name}"].numpy() for field in fields})
-
-
-def _restore_backbone(backbone: Backbone, compute: Device) -> Encoder:
-    """The backbone with a tail of its own, before that of the run gets the trained weights."""
-    tail = copy.deepcopy(backbone.tail).requires_grad_(False).eval()
-    return Encoder(dataclasses.replace(backbone, tail=tail), compute)
-
-
-def _read_weights(folder: Path, digest: str) -> dict[str, Tensor]:
-    content = (folder / MODEL_WEIGHTS_FILE).read_bytes()
-    if hashlib.sha256(content).hexdigest() != digest:
-        raise ValueError(f"{MODEL_WEIGHTS_FILE} is not the one that {MODEL_CONFIG_FILE} was written with")
-    return dict(load(content))
 
 
 def _find_backbone(folder: Path, config: BackboneConfig, digest: str) -> Backbone:

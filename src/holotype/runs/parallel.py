@@ -1,6 +1,6 @@
 """Schedule runs: which are done, which are due, several at once in one process.
 
-They share the images, the frozen trunk and the token cache (prepared.py) and take turns step by step
+They share the images, the frozen trunk and the token cache (resources.py) and take turns step by step
 (training/interleave.py).
 """
 
@@ -14,19 +14,15 @@ from pathlib import Path
 from typing import TypeVar
 
 from holotype.errors import InputError, Stopped
-from holotype.runs.build import check_fits
-from holotype.runs.cache_policy import effective_views, requested_views, stages_of
+from holotype.runs.build import check_fits, effective_views, requested_views, stages_of
 from holotype.runs.experiment import Experiment
 from holotype.runs.identity import identify
-from holotype.runs.record import Key, Record, Records, check_agree
+from holotype.runs.record import PER_CLASS_FILE, Key, Record, Records, check_agree, read_per_class
 from holotype.runs.resources import ResourceCache, make_device, sharing_key
-from holotype.runs.run import Run, begin_run, finish_run, run_experiment
-from holotype.runs.run_folder import PER_CLASS_FILE, read_per_class
+from holotype.runs.run import Run, begin_run, finish_run, own_folder, run_experiment
 from holotype.training.interleave import train_in_turns
-from holotype.utils.atomic import clean_partial_tree, refuse_links
 from holotype.utils.distributed import rank
-from holotype.utils.heartbeat import running_heartbeat, update_heartbeat
-from holotype.utils.locks import lock_folder
+from holotype.utils.heartbeat import update_heartbeat
 
 
 def run_together(
@@ -36,12 +32,12 @@ def run_together(
 
     They must share data, backbone, device, precision and store, and use one process each.
     """
-    with contextlib.ExitStack() as locks:
-        return _run_together(experiments, shelf or ResourceCache(), locks)
+    with contextlib.ExitStack() as folders:
+        return _run_together(experiments, shelf or ResourceCache(), folders)
 
 
 def _run_together(
-    experiments: Sequence[Experiment], shelf: ResourceCache, locks: contextlib.ExitStack
+    experiments: Sequence[Experiment], shelf: ResourceCache, folders: contextlib.ExitStack
 ) -> list[Record | InputError]:
     started = time.monotonic()
     shelf.planned = [*shelf.planned, *(e for e in experiments if e not in shelf.planned)]
@@ -51,18 +47,15 @@ def _run_together(
     runs: dict[str, Run] = {}
     for name, experiment in zip(names, experiments, strict=True):
         try:
-            locks.enter_context(lock_folder(experiment.folder))
-            refuse_links(experiment.folder)
-            clean_partial_tree(experiment.folder)
-            locks.enter_context(running_heartbeat(experiment.folder))
-            found = begin_run(experiment, shelf, keep_caches=bool(runs))
+            folders.enter_context(own_folder(experiment.folder))
+            run = begin_run(experiment, shelf, keep_caches=bool(runs))
         except InputError as error:
             outcome[name] = _failure(experiment, error)
             continue
-        if isinstance(found, Run):
-            found.started, runs[name] = started, found
+        if isinstance(run, Run):
+            run.started, runs[name] = started, run
         else:
-            outcome[name] = found
+            outcome[name] = run
     stopped: list[Stopped] = []
     for name, end in train_in_turns({name: run.loop for name, run in runs.items()}).items():
         if isinstance(end.outcome, Stopped):
@@ -168,7 +161,13 @@ def plan_runs(
             if not (mine or theirs):
                 check_fits(experiment, ready.data, ready.backbone)
             run = ScheduledRun(experiment, key, name, records, mine or theirs, asked[id(experiment)])
-            check_distinct(first.setdefault(key, run), run)
+            same = first.setdefault(key, run)
+            if same.name != name:  # the second row would be a copy of the first
+                raise InputError(
+                    f"{call_together(same.experiment)} and {call_together(experiment)} are the same experiment on "
+                    f"{experiment.dataset} with seed {experiment.seed}: nothing that decides the result differs; "
+                    "leave one of them out."
+                )
             planned.append(run)
     return planned
 
@@ -177,16 +176,6 @@ def run_name(experiment: Experiment, dataset: str, key: Key) -> str:
     """Of a run folder: readable first, then what tells it from others."""
     method = experiment.method_name.replace(":", ".").replace("/", "-")
     return f"{dataset}-{method}-{experiment.variant}-s{key[1]}-{key[0][:8]}"
-
-
-def check_distinct(one: ScheduledRun, other: ScheduledRun) -> None:
-    """Refuse two names for one run: the second row would be a copy of the first."""
-    if one.name != other.name:
-        raise InputError(
-            f"{call_together(one.experiment)} and {call_together(other.experiment)} are the same experiment on "
-            f"{one.experiment.dataset} with seed {one.experiment.seed}: nothing that decides the result differs; "
-            "leave one of them out."
-        )
 
 
 def run_scheduled(
@@ -224,7 +213,10 @@ def run_scheduled(
                     continue
                 save_record(run, outcome)
                 found[run.key] = outcome
-                say(f"{place}: All {_percent(outcome.scores.all)}, {outcome.made.seconds} s")
+                score = outcome.scores.all
+                say(
+                    f"{place}: All {'none' if score is None else f'{100 * score:.1f}'}, {outcome.made.seconds} s"
+                )
     if failed:
         count = f"{len(failed)} of {len({run.name for run in planned})} runs failed"
         reason = next(iter(failed.values()))
@@ -281,7 +273,3 @@ def run_groups(items: Sequence[T], key: Callable[[T], str]) -> list[list[T]]:
     for item in items:
         found.setdefault(key(item), []).append(item)
     return list(found.values())
-
-
-def _percent(share: float | None) -> str:
-    return "none" if share is None else f"{100 * share:.1f}"

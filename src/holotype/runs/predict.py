@@ -1,19 +1,14 @@
-"""Predict categories from features: model, ensemble and LDA; carry ids over from the round before.
+"""What a model says of features: alone, beside the LDA of the frozen backbone, and several trainings together.
 
-A label has the last word: a labelled image lies in its class, and where the model would say otherwise it is doubtful.
-
-Of images that the trainings of a discovery have seen, their votes decide (trainings.py). Of all others, and where there
-was one training, the model has its word, and the second opinion its own (results/lda.py).
+runs/assemble.py makes a discovery of it, and runs/model_io.py places new images by it.
 """
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from functools import cached_property
-from pathlib import Path
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -21,28 +16,15 @@ from torch import Tensor
 
 from holotype.data.bursts import burst_units
 from holotype.data.table import Table
-from holotype.embeddings.extract import embed_table
 from holotype.methods import Method, Prediction
-from holotype.models.backbone import Backbone, state_digest
-from holotype.results.apply_edits import REJECTED_NOTE
-from holotype.results.calibration import CalibratedScores
-from holotype.results.discovery import Category, Discovery, RunFacts, category_name
-from holotype.results.ensemble import (
-    Consensus,
-    Training,
-    VoteShares,
-    category_stability,
-    pool_with_lda,
-    vote_consensus,
-)
-from holotype.results.lda import CrossFitLDA, LinearHead, Scorer, softmax
-from holotype.results.match_rounds import match_categories
+from holotype.results.discovery import Category, RunFacts
+from holotype.results.ensemble import Consensus, Training, category_stability, pool_with_lda, vote_consensus
+from holotype.results.lda import LinearHead
 from holotype.training.encoder import PREDICT_BATCH
-from holotype.training.loop import Loop
 
 
 class Predictions(NamedTuple):
-    """Of n images."""
+    """Of n images, as arrays."""
 
     category: np.ndarray
     """(n,) int64; -1 = it is placed nowhere."""
@@ -52,16 +34,32 @@ class Predictions(NamedTuple):
     """(n,) float32; the method's alone."""
 
     @classmethod
-    def spread(cls, parts: Iterable[tuple[np.ndarray, Predictions]], n: int) -> Predictions:
-        """What is said of some of n images, given with their rows; of the others nothing."""
-        found = cls(np.full(n, -1), np.full(n, np.nan, np.float32), np.full(n, np.nan, np.float32))
-        for rows, said in parts:
-            for column, values in zip(found, said, strict=True):
-                column[rows] = values
-        return found
+    def of(cls, prediction: Prediction) -> Predictions:
+        """Take over tensors on the CPU."""
+        return cls(
+            *(
+                column.numpy()
+                for column in (prediction.category, prediction.probability, prediction.known_score)
+            )
+        )
 
-    def as_prediction(self) -> Prediction:
-        return Prediction(*(torch.from_numpy(column) for column in self))
+    @classmethod
+    def spread(cls, parts: Iterable[tuple[np.ndarray, Predictions]], n: int) -> Predictions:
+        """Place predictions for some of n images at their rows; -1 and NaN for the others."""
+        whole = cls(np.full(n, -1), np.full(n, np.nan, np.float32), np.full(n, np.nan, np.float32))
+        for rows, part in parts:
+            whole.fill(rows, part)
+        return whole
+
+    def fill(self, rows: np.ndarray, part: Predictions) -> None:
+        """Overwrite the rows with those of another."""
+        for column, values in zip(self, part, strict=True):
+            column[rows] = values
+
+    def drop(self, rows: np.ndarray) -> None:
+        """Forget what is said of some rows, given as a mask or as indices."""
+        self.category[rows] = -1
+        self.probability[rows] = self.known_score[rows] = np.nan
 
 
 def predict(method: Method, features: np.ndarray) -> Predictions:
@@ -190,292 +188,3 @@ class EnsembleRuns:
 def seeds_text(seeds: Sequence[int]) -> str:
     """0 to 4; 3."""
     return f"{seeds[0]} to {seeds[-1]}" if len(seeds) > 1 else f"{seeds[0]}"
-
-
-REMAINDER_FILE = "rest"
-"""Folder of shards: features of the images that a run was not trained on, while they are computed."""
-
-
-@dataclass(frozen=True)
-class Remainder:
-    """A collection of which a run was trained on some images only."""
-
-    table: Table
-    """All N images."""
-    rows: np.ndarray
-    """(n,) those that the run was trained on, in the order of its own table."""
-    note: np.ndarray
-    """(N,) object str: what was done to unusual images."""
-    out: np.ndarray | None = None
-    """(N,) bool: images that people have rejected; they are in no category."""
-
-    @cached_property
-    def others(self) -> np.ndarray:
-        """Rows of the images that it was not trained on, and that can be read."""
-        return np.setdiff1d(np.flatnonzero(self.table.usable), self.rows)
-
-
-@dataclass(frozen=True)
-class RoundContext:
-    """What a discovery knows of a run that is one of its rounds."""
-
-    run_id: str
-    about: RunFacts
-    """As far as they are known before training."""
-    count: dict[str, Any] | None = None
-    """The estimate of the number of categories."""
-    before: Discovery | None = None
-    """The round before as corrected: ids stay with their images."""
-    withdrawn: frozenset[str] = frozenset()
-    """Classes of the round before that people say are none: no category inherits their ids."""
-    names: Mapping[str, str] = field(default_factory=dict)
-    """Id of a category to the name that people gave it."""
-    taken: frozenset[str] = frozenset()
-    """Ids and names of all rounds before, which mean something else than a category that nobody has seen yet."""
-    embedded: np.ndarray | None = None
-    """(N, D) features of the frozen backbone, for a second opinion of where images were placed."""
-    columns: Mapping[str, np.ndarray] = field(default_factory=dict)
-    """Of the table of images: (N,) what else is known of each (results/discovery.py, OPTIONAL)."""
-    trainings: EnsembleRuns | None = None
-    """Where several trainings have placed the images together."""
-
-
-@dataclass(frozen=True)
-class Assignments:
-    """Every image of a table after training."""
-
-    table: Table
-    k: int
-    features: np.ndarray
-    """(N, D) float32; NaN for images that cannot be read."""
-    said: Prediction
-    """What is said of each by those who place images, labelled or not."""
-    note: np.ndarray
-    """(N,) object str."""
-    opinion: CalibratedScores | None = None
-    """How likely each is right, where that could be asked."""
-    votes: Scorer | None = None
-    """What trainings say of each, where that counts beside the opinion."""
-
-    @cached_property
-    def category(self) -> np.ndarray:
-        """(N,) index of the category, -1 for images that cannot be read; labelled ones lie in their class."""
-        return np.where(self.fixed, self.table.target, self.said.category.numpy())
-
-    @property
-    def probability(self) -> np.ndarray:
-        """(N,) of the category: 1 for a label. Without a second opinion it is the method's own score."""
-        said = self.said.probability.numpy() if self.opinion is None else self.opinion.probability
-        return np.where(self.fixed, 1.0, said)
-
-    @property
-    def disagrees(self) -> np.ndarray:
-        """(N,) bool: labelled images of which the method says something else."""
-        return self.fixed & (self.said.category.numpy() != self.table.target)
-
-    @cached_property
-    def fixed(self) -> np.ndarray:
-        """(N,) bool: images whose label places them."""
-        return np.asarray(self.table.labelled & self.table.usable)
-
-
-# -- placing --------------------------------------------------------------------------------------------
-
-
-def assign_train(loop: Loop, prediction: Prediction, k: int, note: np.ndarray) -> Assignments:
-    """The images that a run was trained on, with the features of its last step."""
-    assert loop.features is not None  # `prediction` comes from a loop that ended
-    features = np.where(loop.table.usable[:, None], loop.features.float().cpu().numpy(), np.nan)
-    return Assignments(loop.table, k, features, prediction, note)
-
-
-def assign_rest(
-    own: Assignments,
-    rest: Remainder,
-    loop: Loop,
-    backbone: Backbone,
-    folder: Path,
-    progress: bool,
-    frozen: np.ndarray | None = None,
-    opinion: LinearHead | None = None,
-) -> Assignments:
-    """The whole collection; images that were not trained on come in a stream, whose shards `folder` keeps.
-
-    opinion: what those that were trained on have taught, for which `frozen` (N, D) has the features of the frozen
-    backbone of all images; None where the model places the others alone.
-    """
-    n, rows, others = len(rest.table), rest.rows, rest.others
-    features = np.full((n, own.features.shape[1]), np.nan, dtype=np.float32)
-    problem, note = rest.table.problem.copy(), rest.note.copy()
-    features[rows], problem[rows] = own.features, own.table.problem
-    if len(others):
-        images = embed_table(
-            rest.table.take(others),
-            learned_ids(backbone, loop),
-            loop.compute,
-            folder,
-            encoder=loop.encoder,
-            progress=progress,
-        )
-        problem[others], note[others] = images.problem, images.note
-        features[others] = np.where((images.problem == "")[:, None], images.features, np.nan)
-    said = predict_new(loop.method, features, frozen, opinion, others).as_prediction()
-    _fill(said, rows, own.said)
-    if rest.out is not None:
-        drop_rejected(said, problem, rest.out)
-    votes = own.votes.spread(rows, n) if isinstance(own.votes, VoteShares) else None
-    return Assignments(rest.table.with_problems(problem), own.k, features, said, note, votes=votes)
-
-
-def single_category(placed: Assignments) -> str:
-    """The sentence about a run that has put all that it was free to place into one category; "" for any other."""
-    free = placed.category[~placed.fixed]
-    free = free[free >= 0]
-    if len(free) < 2 or (free != free[0]).any():
-        return ""
-    known = placed.table.known
-    where = f"the known class {known[free[0]]}" if free[0] < len(known) else "one new category"
-    return (
-        f"All {len(free):,} unlabelled images were put into {where}, so nothing was found in them; look whether "
-        "they differ in truth, then try a lower --train.lr, another --k or another --backbone."
-    )
-
-
-def drop_rejected(said: Prediction, problem: np.ndarray, out: np.ndarray) -> None:
-    """Forget what the method says of the images `out` (N,) bool; to whoever counts, they are no usable images."""
-    where = torch.from_numpy(out)
-    said.category[where] = -1
-    said.probability[where] = said.known_score[where] = torch.nan
-    problem[out & (problem == "")] = REJECTED_NOTE
-
-
-def learned_ids(backbone: Backbone, loop: Loop) -> Backbone:
-    """The backbone under a digest of its own: features are those of the trained encoder, and of the method's way to
-    embed with it."""
-    return dataclasses.replace(backbone, digest=state_digest(loop.model_tensors()))
-
-
-def _fill(said: Prediction, rows: np.ndarray, part: Prediction) -> None:
-    where = torch.from_numpy(rows)
-    said.category[where] = part.category
-    said.probability[where], said.known_score[where] = part.probability, part.known_score
-
-
-# -- naming ---------------------------------------------------------------------------------------------
-
-
-def carry_over_ids(
-    placed: Assignments, before: Discovery | None, withdrawn: frozenset[str] = frozenset()
-) -> dict[int, str]:
-    """Index of a new category to the id that it had in the round before, by the images that are free in this one and
-    were there in both. withdrawn: ids that are not handed on."""
-    if before is None:
-        return {}
-    table, category = placed.table, placed.category
-    index = dict(zip(table.path, np.where(table.usable & ~table.labelled, category, -1), strict=True))
-    earlier: dict[str, set[str]] = {}
-    later: dict[int, set[str]] = {}
-    for path, id in zip(before.images["path"], before.images["category_id"], strict=True):
-        if id and id not in withdrawn and id not in table.known and index.get(path, -1) >= 0:
-            earlier.setdefault(id, set()).add(path)
-    there = set(before.images["path"])
-    for path, at in index.items():
-        if at >= len(table.known) and path in there:
-            later.setdefault(int(at), set()).add(path)
-    return match_categories(earlier, later)
-
-
-def name_categories(
-    category: np.ndarray,
-    known: tuple[str, ...],
-    k: int,
-    carried: Mapping[int, str] | None = None,
-    taken: Iterable[str] = (),
-) -> list[str]:
-    """Ids of the k categories by index; novel ones are numbered by size, and those without an image come last.
-
-    carried: of `carry_ids`. taken: ids that no other category may get.
-    """
-    carried = carried or {}
-    size = np.bincount(category[category >= 0], minlength=k)
-    fresh = [index for index in range(len(known), k) if index not in carried]
-    fresh.sort(key=lambda index: -size[index])
-    used = (*taken, *carried.values())
-    ids = {index: category_name(len(known) + rank, known, k, used) for rank, index in enumerate(fresh)}
-    return [*known, *(carried.get(index) or ids[index] for index in range(len(known), k))]
-
-
-@dataclass(frozen=True)
-class ModelScores:
-    """What one training says of its images, in the place of the votes of several."""
-
-    method: Method
-    features: np.ndarray
-    """(N, D)."""
-
-    def shares(self, images: np.ndarray) -> np.ndarray:
-        """(n, K)."""
-        return class_probabilities(self.method, self.features[images])
-
-
-def uses_lda(method: Method) -> bool:
-    """A method that trains nothing places images by the frozen features already."""
-    return bool(method.stages())
-
-
-def assign_all(
-    own: Assignments,
-    loop: Loop,
-    backbone: Backbone,
-    rest: Remainder | None,
-    told: RoundContext | None,
-    shards: Path,
-    progress: bool,
-) -> Assignments:
-    """Every image, by all that have a say. own: those that the run was trained on, as its training or trainings place
-    them. rest: the collection that they were drawn from. told: of a discovery. shards: as in place_rest."""
-    method, frozen = loop.method, told.embedded if told is not None and uses_lda(loop.method) else None
-    own_frozen = frozen[rest.rows] if frozen is not None and rest is not None else frozen
-    several = told.trainings if told is not None else None
-    if several is not None:
-        own = dataclasses.replace(own, votes=VoteShares.of(several.together, own.k))
-    elif own_frozen is not None:
-        own = reassign(own, method, own_frozen)
-    placed = own
-    if rest is not None:
-        opinion = None
-        if own_frozen is not None and len(rest.others):
-            opinion = lda_of(own, own_frozen).kept()
-        placed = assign_rest(own, rest, loop, backbone, shards, progress, frozen, opinion)
-    if several is None and frozen is not None:
-        placed = dataclasses.replace(placed, votes=ModelScores(method, placed.features))
-    return placed
-
-
-def lda_of(placed: Assignments, embedded: np.ndarray) -> CrossFitLDA:
-    """The second opinion of images as they are placed. embedded: (N, D) their features of the frozen backbone."""
-    opinion = CrossFitLDA(embedded, placed.category, placed.k, burst_units(placed.table))
-    opinion.form(np.where(placed.fixed, placed.table.target, -1))
-    return opinion
-
-
-def predict_as_new(placed: Assignments, method: Method, opinion: CrossFitLDA | None) -> Predictions:
-    """What would be said of each image if it came now: by the model, and by the judge that has not learned from it."""
-    there = np.flatnonzero(placed.category >= 0)
-    if opinion is None:
-        return predict_new(method, placed.features, None, None, there)
-    parts = (
-        (part, predict_with_lda(method, placed.features[part], softmax(scores / opinion.heat)))
-        for part, scores in opinion.scores(there)
-    )
-    return Predictions.spread(parts, len(placed.category))
-
-
-def reassign(placed: Assignments, method: Method, embedded: np.ndarray) -> Assignments:
-    """The images of one training, placed as later ones are; several trainings have votes (results/ensemble.py). Of
-    labelled images it stays what the model says: they are told where it contradicts the label."""
-    said = predict_as_new(placed, method, lda_of(placed, embedded)).as_prediction()
-    fixed = torch.from_numpy(placed.fixed)
-    columns = ((said.category, placed.said.category), (said.probability, placed.said.probability))
-    category, probability = (torch.where(fixed, before.to(now.dtype), now) for now, before in columns)
-    return dataclasses.replace(placed, said=Prediction(category, probability, said.known_score))

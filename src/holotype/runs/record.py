@@ -1,4 +1,19 @@
-"""Record of a run: identity, scores, provenance; and the folder of records.
+"""Record of a run: identity, scores, provenance; the folder of a run, and the folder of records.
+
+A run leaves behind:
+
+identity.json       all that decides the weights
+config.yaml         the resolved settings; `holotype train --config` repeats a run of train or bench with it alone
+provenance.json     versions, hardware, precision, backbone and table digests
+cache.json          the views of the token cache that the run trains on, where it does
+metrics.jsonl       one line per epoch and per scoring
+state.*             the resume state (training/checkpoint.py)
+model.json, model.safetensors   tail and method after the last epoch, and the centres of the categories (model_io.py)
+assignments.*       every image with its category (parquet and csv; results/discovery.py)
+discovery.json      the categories, their relations, the facts (results/discovery.py)
+scores.json         the record: identity, All, Old, New and the rest where the truth is known, how it was made; it comes
+                    last and marks the run as finished
+per_class.csv       images and right ones of each class, where the truth is known
 
 RESULTS/*.jsonl may hold more of them, one on each line: records that are kept for good.
 
@@ -8,6 +23,7 @@ classes these are; no table here needs them.
 
 from __future__ import annotations
 
+import csv
 import dataclasses
 import json
 from collections.abc import Mapping, Sequence
@@ -20,13 +36,15 @@ import numpy as np
 import torch
 
 from holotype.clustering.metrics import SCORES, has_truth, score
-from holotype.config.parse import flatten
+from holotype.config.parse import flatten, write_yaml
+from holotype.data.csv import csv_text, escape_formula, unescape_formula
 from holotype.data.image_store import ImageStore
 from holotype.data.table import Table
 from holotype.errors import InputError
 from holotype.methods import Prediction
 from holotype.results.apply_edits import REJECTED_NOTE
 from holotype.runs.identity import Identity
+from holotype.runs.predict import Predictions
 from holotype.training.divergence import Restart
 from holotype.training.encoder import to_device_images
 from holotype.training.loop import Loop
@@ -111,9 +129,9 @@ class Record:
 
     def as_dict(self) -> dict[str, Any]:
         """Plain; a run that was never restarted does not speak of restarts."""
-        told = {"format": RECORD_FORMAT, "hash": self.identity.hash, **dataclasses.asdict(self)}
-        restarts = list(told.pop("restarts"))
-        return told | ({"restarts": restarts} if restarts else {})
+        content = {"format": RECORD_FORMAT, "hash": self.identity.hash, **dataclasses.asdict(self)}
+        restarts = list(content.pop("restarts"))
+        return content | ({"restarts": restarts} if restarts else {})
 
     @classmethod
     def from_dict(cls, content: Any, where: Path | str) -> Record:
@@ -125,13 +143,11 @@ class Record:
                 f"{where} is a record of another version (format {content['format']}, not {RECORD_FORMAT}); "
                 "run it again."
             )
-        known = [field.name for field in dataclasses.fields(_RecordFile)]
+        names = [field.name for field in dataclasses.fields(cls) if field.name in content]
         try:
-            told = from_dict(_RecordFile, {key: content[key] for key in known if key in content}, every=False)
+            record = from_dict(cls, {name: content[name] for name in names}, every=False)
         except SchemaError as error:
             raise InputError(f"{where} is no whole record of a run ({error}); run it again.") from error
-        identity = Identity.from_dict(told.identity, where)
-        record = cls(identity, told.scores, told.placed, told.made, told.test, told.restarts)
         if content.get("hash") != record.identity.hash:
             raise InputError(
                 f"{where} does not bear the hash of its own identity, {record.identity.hash}: it was changed by hand; "
@@ -141,18 +157,6 @@ class Record:
             if scores is not None:
                 check_law(scores, where)
         return record
-
-
-@dataclass(frozen=True)
-class _RecordFile:
-    """A record as its file has it: the identity has sentences of its own."""
-
-    identity: dict[str, Any]
-    scores: Scores
-    placed: AssignedCounts | None
-    made: RunMeta
-    test: Scores | None = None
-    restarts: tuple[Restart, ...] = ()
 
 
 def check_law(scores: Scores, where: Path | str) -> None:
@@ -172,11 +176,11 @@ def check_law(scores: Scores, where: Path | str) -> None:
 # -- from a run ------------------------------------------------------------------------------------------
 
 
-def score_table(table: Table, prediction: Prediction) -> dict[str, Any]:
+def score_table(table: Table, prediction: Prediction | Predictions) -> dict[str, Any]:
     """The scores and the rows `per_class`; every score None where the truth is not known."""
     if not has_truth(table):
         return dict.fromkeys(SCORES) | {"n": 0, "per_class": []}
-    return score(table, prediction.category.numpy(), prediction.known_score.numpy())
+    return score(table, np.asarray(prediction.category), np.asarray(prediction.known_score))
 
 
 def headline_scores(scores: Mapping[str, Any]) -> dict[str, Any]:
@@ -184,8 +188,8 @@ def headline_scores(scores: Mapping[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in scores.items() if key != "per_class"}
 
 
-def count_assigned(table: Table, prediction: Prediction) -> AssignedCounts:
-    category = prediction.category.numpy()[~table.labelled & (table.problem != REJECTED_NOTE)]
+def count_assigned(table: Table, prediction: Predictions) -> AssignedCounts:
+    category = prediction.category[~table.labelled & (table.problem != REJECTED_NOTE)]
     n_known = len(table.known)
     novel = category[category >= n_known]
     return AssignedCounts(
@@ -289,3 +293,70 @@ def check_agree(one: Record | None, other: Record | None, what: str) -> None:
             f"{theirs[apart[0]]}; commits {one.made.commit or 'unknown'} and {other.made.commit or 'unknown'}): one of "
             "them comes from other code whose revision was not raised; find out which, and delete it."
         )
+
+
+# -- the run folder --------------------------------------------------------------------------------------
+
+IDENTITY_FILE, SCORES_FILE, PER_CLASS_FILE = "identity.json", "scores.json", "per_class.csv"
+
+
+class RunFolder:
+    """A folder that one run owns."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def claim(self, identity: Identity) -> None:
+        """Make sure that what is already in the folder is of the very run that `identity` describes."""
+        path = self.path / IDENTITY_FILE
+        if path.exists():
+            identity.check_same(Identity.from_dict(self.read_json(IDENTITY_FILE), path), self.path)
+
+    def finished(self) -> Record | None:
+        """The record of the run, if it came to its end."""
+        path = self.path / SCORES_FILE
+        return Record.from_dict(self.read_json(SCORES_FILE), path) if path.exists() else None
+
+    def write_per_class(self, rows: Sequence[Mapping[str, Any]]) -> None:
+        """Images, right ones and assigned category of each class, as a table."""
+        columns = ("class", "kind", "n", "correct", "accuracy", "category")
+        safe = [{**row, "class": escape_formula(str(row["class"]))} for row in rows]
+        write_text(
+            self.path / PER_CLASS_FILE,
+            csv_text([columns, *([row[name] for name in columns] for row in safe)]),
+        )
+
+    def write_config(self, config: dict[str, Any]) -> None:
+        write_text(self.path / "config.yaml", write_yaml(config))
+
+    def write_json(self, name: str, content: Mapping[str, Any]) -> None:
+        write_text(self.path / name, dump_json(content))
+
+    def read_json(self, name: str) -> Any:
+        try:
+            return read_json(self.path / name)
+        except (CorruptFile, OSError) as error:
+            raise InputError(
+                f"{self.path / name} cannot be read ({error}); restore it from a copy, or choose another --out."
+            ) from error
+
+
+def read_per_class(path: Path) -> list[dict[str, Any]]:
+    """What `write_per_class` wrote; a class without a category has None."""
+    try:
+        with open(path, encoding="utf-8", newline="") as file:
+            rows = list(csv.DictReader(file))
+        return [
+            {
+                **row,
+                "class": unescape_formula(row["class"]),
+                "n": int(row["n"]),
+                "correct": int(row["correct"]),
+                "category": int(row["category"]) if row["category"] else None,
+            }
+            for row in rows
+        ]
+    except (OSError, ValueError, KeyError, TypeError, csv.Error) as error:
+        raise InputError(
+            f"{path} cannot be read ({error!r}); restore it from a copy, or choose another --out."
+        ) from error

@@ -69,7 +69,7 @@ def ignores_warmup(experiment: Experiment) -> bool:
     """Whether every stage brings a pace of its own, so that the warm-up of training does nothing."""
     if find_method(experiment.method_name).stages is Method.stages:
         return False  # need not be built to know
-    from holotype.runs.cache_policy import stages_of
+    from holotype.runs.build import stages_of
 
     stages = stages_of(experiment)
     return bool(stages) and all(stage.paced for stage in stages)

@@ -26,8 +26,15 @@ from holotype.methods import Method
 from holotype.methods.base import Views
 from holotype.models.backbone import Backbone, load_backbone
 from holotype.models.token_cache import CacheViews, TokenCache
-from holotype.runs.build import RunData, load_data
-from holotype.runs.cache_policy import cache_covers, max_views, requested_views, views_needed, views_of
+from holotype.runs.build import (
+    RunData,
+    cache_covers,
+    load_data,
+    max_views,
+    requested_views,
+    views_needed,
+    views_of,
+)
 from holotype.runs.experiment import Experiment
 from holotype.training.build_token_cache import open_cache
 from holotype.training.encoder import Encoder
@@ -129,9 +136,8 @@ class RunResources:
         if mine == theirs and "images" in vars(other):
             self.data = dataclasses.replace(other.data, k=self.data.k)
             self.decode_seconds, self.placed = other.decode_seconds, other.placed
-            vars(self).update(
-                {name: vars(other)[name] for name in ("images", "held_out") if name in vars(other)}
-            )
+            decoded = {name: vars(other)[name] for name in ("images", "held_out") if name in vars(other)}
+            vars(self).update(decoded)
 
     def _decode(self, table: Table) -> ImageStore:
         started, device, folder = time.monotonic(), self.compute.device, cache_folder(self.memory)
@@ -163,16 +169,10 @@ class RunResources:
 
     def taken(self) -> Budget:
         """What images, held-out ones among them, and tokens hold at this moment."""
-        held = [(cache.level, cache.nbytes) for cache in self._caches.values()]
-        held += [(store.level, store.nbytes) for store in self._stores()]
-        return Budget(*(sum(nbytes for at, nbytes in held if at == level) for level in LEVELS))
-
-    def _stores(self) -> list[ImageStore]:
-        """Those that are decoded already."""
-        stores = [self.images] if "images" in vars(self) else []
-        if "held_out" in vars(self) and self.held_out is not None:
-            stores.append(self.held_out[1])
-        return stores
+        held: list[TokenCache | ImageStore] = list(self._caches.values())
+        held += [self.images] if "images" in vars(self) else []  # decoded already
+        held += [self.held_out[1]] if "held_out" in vars(self) and self.held_out is not None else []
+        return Budget(*(sum(each.nbytes for each in held if each.level == level) for level in LEVELS))
 
     def network(self) -> Backbone:
         """The backbone for one run: the frozen trunk is everybody's, the tail that learns is its own."""
@@ -206,34 +206,27 @@ class RunResources:
             del self._caches[idle]
         self._idle = []
         needs = max_views([own, *others]) if fixed is None else own
-        cache = self._open(fixed or wanted, needs or own, fixed is not None)
-        self._caches[f"{wanted}" if fixed is None else f"{fixed} fixed"] = cache
-        return cache
-
-    def _open(self, views: CacheViews, needs: Views, fixed: bool) -> TokenCache:
-        store, usable = self.images, torch.from_numpy(self.data.table.usable.copy()).nonzero().flatten()
-        return open_cache(
-            views,
-            needs,
+        store = self.images  # from here on the table knows which images are broken
+        cache = open_cache(
+            fixed or wanted,
+            needs or own,
             store,
             self.backbone,
             self.compute,
-            usable,
+            torch.from_numpy(self.data.table.usable.copy()).nonzero().flatten(),
             self.memory,
             taken=self.taken(),
-            fixed=fixed,
+            fixed=fixed is not None,
             shards=self.shards,
             progress=self.progress,
         )
+        self._caches[f"{wanted}" if fixed is None else f"{fixed} fixed"] = cache
+        return cache
 
     def _others(self, wanted: CacheViews) -> list[Views]:
         """What the planned runs that take the same cache need of it."""
-        found = []
-        for e in self.planned:
-            needs = views_of(e) if sharing_key(e) == self.key else None
-            if needs and requested_views(e) == wanted:
-                found.append(needs)
-        return found
+        sharing = (e for e in self.planned if sharing_key(e) == self.key)
+        return [needs for e in sharing if (needs := views_of(e)) and requested_views(e) == wanted]
 
 
 class ResourceCache:

@@ -8,8 +8,10 @@ import os
 import shutil
 import time
 import uuid
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -20,30 +22,36 @@ from holotype.errors import InputError
 from holotype.methods import Method, Prediction
 from holotype.models.token_cache import CacheViews, TokenCache
 from holotype.results.centroids import Centroids
-from holotype.results.discovery import RunFacts
-from holotype.results.features import write_features
-from holotype.runs.assemble import add_lda_scores, build_discovery
-from holotype.runs.build import build_method, check_fits
-from holotype.runs.cache_policy import effective_views, log_partial_cache, requested_views, views_needed
-from holotype.runs.experiment import Experiment
-from holotype.runs.identity import Identity, identify
-from holotype.runs.model_io import save_model
-from holotype.runs.predict import (
-    REMAINDER_FILE,
-    Assignments,
-    Remainder,
+from holotype.results.discovery import RunFacts, write_features
+from holotype.runs.assemble import (
+    REMAINDER_FOLDER,
+    Placement,
     RoundContext,
-    assign_all,
-    assign_train,
+    build_discovery,
     carry_over_ids,
     name_categories,
+    place_images,
     predict_as_new,
     single_category,
     uses_lda,
 )
+from holotype.runs.build import (
+    build_method,
+    check_fits,
+    effective_views,
+    log_partial_cache,
+    requested_views,
+    views_needed,
+)
+from holotype.runs.experiment import Experiment
+from holotype.runs.identity import Identity, identify
+from holotype.runs.model_io import save_model
 from holotype.runs.provenance import describe_provenance
 from holotype.runs.record import (
+    IDENTITY_FILE,
+    SCORES_FILE,
     Record,
+    RunFolder,
     RunMeta,
     Scores,
     count_assigned,
@@ -53,7 +61,6 @@ from holotype.runs.record import (
 )
 from holotype.runs.resolve import resolve
 from holotype.runs.resources import ResourceCache, RunResources, make_device
-from holotype.runs.run_folder import IDENTITY_FILE, SCORES_FILE, RunFolder
 from holotype.training.batches import training_rows
 from holotype.training.checkpoint import clear_checkpoint
 from holotype.training.loop import Loop
@@ -93,16 +100,23 @@ def run_experiment(experiment: Experiment, shelf: ResourceCache | None = None) -
     shelf: keeps what the run is made of for the next one on the same data.
     """
     started = time.monotonic()
-    with lock_folder(experiment.folder):
-        refuse_links(experiment.folder)
-        clean_partial_tree(experiment.folder)
-        with running_heartbeat(experiment.folder):
-            found = begin_run(experiment, shelf or ResourceCache())
-            if not isinstance(found, Run):
-                return found
-            found.started = started
-            prediction = found.loop.fit()
-            return finish_run(found, prediction, found.loop.seconds(), parallel=1)
+    with own_folder(experiment.folder):
+        run = begin_run(experiment, shelf or ResourceCache())
+        if not isinstance(run, Run):
+            return run
+        run.started = started
+        prediction = run.loop.fit()
+        return finish_run(run, prediction, run.loop.seconds(), parallel=1)
+
+
+@contextmanager
+def own_folder(folder: Path) -> Iterator[None]:
+    """Lock a run folder, tidy it up, and let its heart beat."""
+    with lock_folder(folder):
+        refuse_links(folder)
+        clean_partial_tree(folder)
+        with running_heartbeat(folder):
+            yield
 
 
 def begin_run(experiment: Experiment, shelf: ResourceCache, *, keep_caches: bool = False) -> Run | Record:
@@ -114,7 +128,7 @@ def begin_run(experiment: Experiment, shelf: ResourceCache, *, keep_caches: bool
     compute = make_device(experiment)
     prepared = shelf.get(experiment, compute)
     folder = RunFolder(experiment.folder)
-    said = check_fits(experiment, prepared.data, prepared.backbone)
+    remarks = check_fits(experiment, prepared.data, prepared.backbone)
     wanted = requested_views(experiment)
     identity = identify(experiment, prepared.data, prepared.backbone, effective_views(experiment, wanted))
     folder.claim(identity)
@@ -122,8 +136,8 @@ def begin_run(experiment: Experiment, shelf: ResourceCache, *, keep_caches: bool
         if rank() == 0:
             clean_up(folder)  # a kill may have come right after the scores
         return record
-    for sentence in said:
-        log.info(sentence)
+    for remark in remarks:
+        log.info(remark)
     if rank() == 0:
         update_heartbeat(folder.path, phase="preparing")
     images = prepared.images
@@ -173,12 +187,10 @@ def take_cache(
     A run that goes on takes the views it began with. The cache may hold strong views for the sake of other runs:
     they are not counted for a method that draws none, so that it is the same run alone and in a sweep.
     """
-    fixed = None
-    file = folder.path / CACHE_KEY
+    fixed, file = None, folder.path / CACHE_KEY
     if file.exists():
-        told = VIEWS_KEY.read(file).get("views")
         try:
-            fixed = CacheViews.parse(str(told))
+            fixed = CacheViews.parse(str(VIEWS_KEY.read(file).get("views")))
         except InputError as error:
             raise VIEWS_KEY.broken(file, "it does not say which views the run was trained on") from error
     cache = prepared.cache(wanted, method, fixed)
@@ -190,34 +202,34 @@ def take_cache(
 
 
 def finish_run(
-    run: Run,
-    prediction: Prediction,
-    seconds: float,
-    parallel: int,
-    *,
-    rest: Remainder | None = None,
-    told: RoundContext | None = None,
+    run: Run, prediction: Prediction, seconds: float, parallel: int, context: RoundContext | None = None
 ) -> Record:
     """Place and describe every image, score, and write what the run leaves behind; scores.json comes last.
 
-    seconds: of training. parallel: runs that trained at once. rest: the collection that the run's images were drawn
-    from; the others are placed as well. told: what a discovery says of its round, which keeps its features.
+    seconds: of training. parallel: runs that trained at once. context: of a discovery, which also places images that
+    the run was not trained on, and keeps its features.
     """
-    prepared, folder, loop = run.prepared, run.folder, run.loop
-    started = time.monotonic()
+    prepared, folder, loop, started = run.prepared, run.folder, run.loop, time.monotonic()
     update_heartbeat(folder.path, phase="placing")
-    placed = assign_train(loop, prediction, prepared.data.k, prepared.images.note)
-    shards, progress = folder.path / REMAINDER_FILE, run.experiment.progress
-    placed = assign_all(placed, loop, prepared.backbone, rest, told, shards, progress)
+    context = context or RoundContext(
+        uuid.uuid4().hex[:12], RunFacts(title=loop.table.name, root=loop.table.root)
+    )
+    placed = place_images(
+        loop,
+        prediction,
+        prepared.data.k,
+        prepared.images.note,
+        context,
+        prepared.backbone,
+        folder.path / REMAINDER_FOLDER,
+        run.experiment.progress,
+    )
     if (alike := single_category(placed)) and rank() == 0:
         log.warning(alike)
     scores = score_table(placed.table, placed.said)
     test = score_held_out(loop, *prepared.held_out) if prepared.held_out is not None else None
     if rank() == 0:
-        told = told or RoundContext(
-            uuid.uuid4().hex[:12], RunFacts(title=placed.table.name, root=placed.table.root)
-        )
-        write_results(run, placed, told, {"training": seconds, "placing": time.monotonic() - started})
+        write_results(run, placed, context, {"training": seconds, "placing": time.monotonic() - started})
     record = Record(
         # fewer views than asked for, where memory was short, are another run
         identity=dataclasses.replace(run.identity, views=str(run.views) if run.views else "off"),
@@ -237,52 +249,51 @@ def finish_run(
 
 def clean_up(folder: RunFolder) -> None:
     """Remove what a run needs to go on: one that is finished does not, and its state is twice its model."""
-    shutil.rmtree(folder.path / REMAINDER_FILE, ignore_errors=True)
+    shutil.rmtree(folder.path / REMAINDER_FOLDER, ignore_errors=True)
     clear_checkpoint(folder.path)
     (folder.path / HEARTBEAT).unlink(missing_ok=True)  # of a process that was killed
 
 
-def write_results(run: Run, placed: Assignments, told: RoundContext, seconds: dict[str, float]) -> None:
-    """Model, categories and assignments. seconds: by step, so far."""
-    started, folder, loop = time.monotonic(), run.folder.path, run.loop
-    carried = carry_over_ids(placed, told.before, told.withdrawn)
-    ids = name_categories(placed.category, placed.table.known, placed.k, carried, told.taken)
+def write_results(run: Run, placed: Placement, context: RoundContext, seconds: dict[str, float]) -> None:
+    """Calibrate, assemble and write: model, categories and assignments. seconds: by step, so far."""
+    started, folder, loop, experiment = time.monotonic(), run.folder.path, run.loop, run.experiment
+    carried = carry_over_ids(placed, context.before, context.withdrawn)
+    ids = name_categories(placed.category, placed.table.known, placed.k, carried, context.taken)
     centres = Centroids.measure(placed.features, placed.category, placed.k)
-    placed = add_lda_scores(placed, told.embedded)
-    judged = placed.opinion
-    opinion = judged.opinion if judged and uses_lda(loop.method) else None
-    later = predict_as_new(placed, loop.method, opinion) if judged and judged.labelled else None
-    found = build_discovery(placed, ids, told, later)
+    placed.calibrate(context.embedded)
+    lda = placed.scores.opinion if placed.scores and uses_lda(loop.method) else None
+    as_new = predict_as_new(placed, loop.method, lda) if placed.scores and placed.scores.labelled else None
+    found = build_discovery(placed, ids, context, as_new)
     seconds["describing"] = time.monotonic() - started
     made = describe_run(run, seconds["training"], 1)
+    timed = context.about.seconds
     about = dataclasses.replace(
         found.facts,
-        method=run.experiment.method_name,
+        method=experiment.method_name,
         k=placed.k,
         in_use=len(found.categories),
-        seed=run.experiment.seed,
+        seed=experiment.seed,
         steps=loop.position.counter,
         epochs=made.epochs,
-        batch_size=run.experiment.train.batch_size,
+        batch_size=experiment.train.batch_size,
         mode=made.mode,
         trained_on=len(loop.rows.usable),
-        seconds=told.about.seconds
-        | {s: round(n, 1) for s, n in seconds.items() if s not in told.about.seconds},
+        seconds=timed | {step: round(n, 1) for step, n in seconds.items() if step not in timed},
         provenance=run.facts,
     )
     save_model(
         folder,
-        experiment=run.experiment,
+        experiment=experiment,
         backbone=run.prepared.backbone,
         method=loop.method,
         tensors=loop.model_tensors(),
         known=placed.table.known,
         ids=ids,
         centres=centres,
-        run_id=told.run_id,
-        opinion=opinion.kept() if opinion else None,
+        run_id=context.run_id,
+        opinion=lda.kept() if lda else None,
     )
-    if told.about.round:
+    if context.about.round:
         write_features(folder, placed.features)
     dataclasses.replace(found, facts=about).save(folder)
 

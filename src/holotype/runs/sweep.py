@@ -15,7 +15,7 @@ from holotype.data.csv import unescape_formula
 from holotype.data.datasets.registry import check_dataset
 from holotype.data.load import collection_name
 from holotype.errors import InputError
-from holotype.runs.cache_policy import drop_unusable_cache
+from holotype.runs.build import drop_unusable_cache
 from holotype.runs.experiment import Experiment
 from holotype.runs.identity import identity_matches, identity_outline
 from holotype.runs.parallel import ScheduledRun, plan_runs, run_scheduled
@@ -141,16 +141,11 @@ def changes_by_row(
         if change.setting in KEYS_OF_ROWS:
             raise InputError(f"--set {change} is not possible; holotype bench --help lists the flag for it.")
         concerned = [row for row in rows if _applies_to(change.where, row, names)]
-        near = suggest(change.where, [word for row in rows for word in (row.name, row.method)])
-        if not concerned and study:
-            raise InputError(
-                f"--set {change} names {change.where!r}{near}, which is neither a row that is run nor the method of "
-                f"one; the rows are {', '.join(row.name for row in rows)}."
-            )
         if not concerned:
-            raise InputError(
-                f"--set {change} names the method {change.where!r}{near}, which is not among --methods."
-            )
+            near = suggest(change.where, [word for row in rows for word in (row.name, row.method)])
+            rule = f"is neither a row that is run nor the method of one; the rows are {', '.join(found)}"
+            rule = rule if study else "is not among --methods"
+            raise InputError(f"--set {change} names {change.where!r}{near}, which {rule}.")
         for row in concerned:
             found[row.name][change.setting] = change.value
     return found
@@ -184,19 +179,16 @@ def select_records(
     found = sorted(
         (r for r in found if r.identity.seed in row.seeds), key=lambda record: record.identity.seed
     )
-    if len({record.identity.hash for record in found}) > 1:
-        one, other = found[0], next(r for r in found if r.identity.hash != found[0].identity.hash)
+    other = next((r.identity for r in found if r.identity.hash != found[0].identity.hash), None)
+    if other is not None:
+        first = found[0].identity
+        keys = first.parts | other.parts
+        apart = (key for key in keys if key != "seed" and first.parts.get(key) != other.parts.get(key))
         raise InputError(
-            f"The row {row.name} of {study.name} has records of two kinds, {one.identity.name} and "
-            f"{other.identity.name}, which differ in {setting_difference(one, other)}; move those of one kind away."
+            f"The row {row.name} of {study.name} has records of two kinds, {first.name} and {other.name}, which "
+            f"differ in {next(apart)}; move those of one kind away."
         )
     return found
-
-
-def setting_difference(one: Record, other: Record) -> str:
-    """The first part of two identities that is not the same."""
-    mine, theirs = one.identity.parts, other.identity.parts
-    return next(key for key in (mine | theirs) if key != "seed" and mine.get(key) != theirs.get(key))
 
 
 @dataclass(frozen=True)
@@ -255,7 +247,10 @@ def bench(
     If runs fail, the others are still made and recorded; then RunsFailed, an InputError, names the failed ones.
     """
     made, label = _study(study, methods, datasets, seeds)
-    changes = [_apply_change(key, value) for key, value in (settings or {}).items()]
+    changes = []
+    for key, value in (settings or {}).items():
+        where, _, setting = key.rpartition(":")
+        changes.append(SettingChange(setting.replace("-", "_"), value, where))
     ask = SweepRequest(rows, seeds, changes, cache_views, str(root) if root else None, progress)
     records = Records(results or default_results(made, label))
     shelf = ResourceCache()
@@ -281,15 +276,7 @@ def _study(
         return flags_study(methods, [os.fspath(one) for one in datasets], tuple(seeds or (0,))), False
     if methods or datasets:
         raise InputError("bench takes a study, or methods and datasets; leave out one of them.")
-    return (
-        (build_study(study, "study"), True) if isinstance(study, Mapping) else (read_study(Path(study)), True)
-    )
-
-
-def _apply_change(key: str, value: Any) -> SettingChange:
-    """key: SETTING, or WHERE:SETTING."""
-    where, _, setting = key.rpartition(":")
-    return SettingChange(setting.replace("-", "_"), value, where)
+    return build_study(study, "study") if isinstance(study, Mapping) else read_study(Path(study)), True
 
 
 def default_results(study: Study, label: bool) -> Path:

@@ -49,10 +49,7 @@ class Published:
 @cache
 def read_published() -> dict[str, Any]:
     """The content of published.json."""
-    content: dict[str, Any] = json.loads(
-        Path(__file__).with_name("published.json").read_text(encoding="utf-8")
-    )
-    return content
+    return dict(json.loads(Path(__file__).with_name("published.json").read_text(encoding="utf-8")))
 
 
 def share_old(dataset: str) -> float:
@@ -64,10 +61,7 @@ def share_old(dataset: str) -> float:
 def find_published(method: str, dataset: str, table: str = "main") -> Published | None:
     """The printed scores of a method (or of an ablation's row), None where nothing is printed."""
     cells = read_published()[table]["cells"].get(dataset, {}).get(method)
-    if cells is None:
-        return None
-    printed_all, old, new = cells
-    return Published(printed_all, old, new, share_old(dataset))
+    return None if cells is None else Published(*cells, share_old(dataset))
 
 
 FLOOR, FOOTNOTE_MARK = "kmeans", "simgcd"
@@ -101,29 +95,24 @@ def published_progress(method: str, dataset: str) -> PublishedProgress | None:
     return None if p is None else PublishedProgress(p, all(row.lawful for row in found))
 
 
+HEADINGS = {
+    "dataset": "Data set",
+    "method": "Method",
+    "variant": "Variant",
+    "backbone": "Backbone",
+    "train_blocks": "Blocks",
+    "epochs": "Epochs",
+    "mode": "Mode",
+}
+"""Facts that the table for people shows, and what it calls them."""
 SEPARATE_COLUMNS = (
-    "dataset",
-    "method",
-    "variant",
-    "mode",
-    "epochs",
-    "backbone",
-    "train_blocks",
-    "config_hash",
+    *("dataset", "method", "variant", "mode", "epochs"),
+    *("backbone", "train_blocks", "config_hash"),
 )
 """Facts of a row. Runs of different hashes are never averaged."""
 SCORE_COLUMNS = ("all", "old", "new")
-COLUMN_TEXTS = (
-    "dataset",
-    "method",
-    "variant",
-    "mode",
-    "backbone",
-    "config_hash",
-    "seeds",
-    "commits",
-    "hardware",
-)
+NUMBERS = ("epochs", "train_blocks")
+COLUMN_TEXTS = (*(name for name in SEPARATE_COLUMNS if name not in NUMBERS), "seeds", "commits", "hardware")
 """Columns of the table for programs that are no numbers, though a hash may look like one."""
 
 
@@ -203,24 +192,11 @@ def mean_and_std(values: list[float] | None) -> str:
 
 def table_markdown(rows: Sequence[Row]) -> str:
     """The table for people."""
-    header = [
-        "Data set",
-        "Method",
-        "Variant",
-        "Backbone",
-        "Blocks",
-        "Epochs",
-        "Mode",
-        "n",
-        "All",
-        "Old",
-        "New",
-    ]
-    header += ["All (published)", "Old (published)", "New (published)", "Config"]
+    scores = ["All", "Old", "New"]
+    header = [*HEADINGS.values(), "n", *scores, *(f"{name} (published)" for name in scores), "Config"]
     lines = [_cells(header), _cells(["---"] * len(header))]
     for row in rows:
-        names = ("dataset", "method", "variant", "backbone", "train_blocks", "epochs", "mode")
-        cells = [str(row.facts[key]) for key in names] + [str(len(row.seeds))]
+        cells = [str(row.facts[key]) for key in HEADINGS] + [str(len(row.seeds))]
         cells += [mean_and_std(row.scores[name]) for name in SCORE_COLUMNS] + published_cells(row.published)
         lines.append(_cells([*cells, row.facts["config_hash"][:8]]))
     return "\n".join([*lines, "", *footnotes(rows)]) + "\n"
@@ -260,28 +236,17 @@ def _cells(cells: list[str]) -> str:
 
 def table_csv(rows: Sequence[Row]) -> str:
     """The table for programs, numbers unrounded."""
-    names = [f"{name}_{kind}" for name in SCORE_COLUMNS for kind in ("mean", "std")]
-    printed = [f"published_{name}" for name in SCORE_COLUMNS]
-    head = [
-        *SEPARATE_COLUMNS,
-        "n",
-        "seeds",
-        *names,
-        *printed,
-        "published_lawful",
-        "seconds",
-        "commits",
-        "hardware",
+    scores = [f"{name}_{kind}" for name in SCORE_COLUMNS for kind in ("mean", "std")]
+    printed = [f"published_{name}" for name in (*SCORE_COLUMNS, "lawful")]
+    lines: list[list[Any]] = [
+        [*SEPARATE_COLUMNS, "n", "seeds", *scores, *printed, "seconds", "commits", "hardware"]
     ]
-    lines: list[list[Any]] = [head]
     for row in rows:
         facts = [row.facts[key] for key in SEPARATE_COLUMNS]
         cells: list[Any] = [escape_formula(cell) if isinstance(cell, str) else cell for cell in facts]
         cells += [len(row.seeds), " ".join(map(str, row.seeds))]
-        for name in SCORE_COLUMNS:
-            values = row.scores[name]
-            cells += ["" if values is None else mean(values)]
-            cells += [stdev(values) if values is not None and len(values) > 1 else ""]
+        for values in (row.scores[name] or [] for name in SCORE_COLUMNS):
+            cells += [mean(values) if values else "", stdev(values) if len(values) > 1 else ""]
         known = row.published
         cells += ["", "", "", ""] if known is None else [known.all, known.old, known.new, known.lawful]
         lines.append([*cells, row.seconds, " ".join(row.commits), "; ".join(row.hardware)])

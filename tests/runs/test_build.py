@@ -8,10 +8,10 @@ import torch
 from holotype.errors import InputError
 from holotype.methods import METHODS, Task, Views, find_method
 from holotype.models.token_cache import CacheViews
-from holotype.runs import cache_policy as module
-from holotype.runs.build import check_fits
-from holotype.runs.cache_policy import (
+from holotype.runs import build as module
+from holotype.runs.build import (
     cache_covers,
+    check_fits,
     drop_unusable_cache,
     effective_views,
     log_partial_cache,
@@ -120,7 +120,7 @@ def test_a_method_that_reads_its_weights_while_it_is_built_has_stages_too(tiny, 
         self.first = read(self.classifier.v.detach().flatten()[0])
 
     monkeypatch.setattr(SimGCD, "__init__", reading)
-    monkeypatch.setattr("holotype.runs.cache_policy._methods_of", {})
+    monkeypatch.setattr("holotype.runs.build._methods_of", {})
     experiment = tiny("simgcd", cache_views="4+2")
     assert requested_views(experiment) == CacheViews(4, 2)
     prepared = RunResources(experiment, Device.on("cpu"))
