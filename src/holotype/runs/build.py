@@ -17,8 +17,8 @@ from holotype.data.table import Table
 from holotype.errors import InputError
 from holotype.methods import Method, Task, find_method
 from holotype.models.backbone import Backbone
-from holotype.models.frozen import Unregistered
 from holotype.runs.experiment import Experiment
+from holotype.training.encoder import Unregistered
 
 T = TypeVar("T")
 

@@ -284,7 +284,6 @@ class Assignments:
 
 def assign_train(loop: Loop, prediction: Prediction, k: int, note: np.ndarray) -> Assignments:
     """The images that a run was trained on, with the features of its last step."""
-    assert loop.features is not None  # `prediction` comes from a loop that ended
     features = np.where(loop.table.usable[:, None], loop.features.float().cpu().numpy(), np.nan)
     return Assignments(loop.table, k, features, prediction, note)
 
