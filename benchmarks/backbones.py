@@ -26,9 +26,15 @@ from torch import Tensor, nn
 from holotype.config.schema import BackboneConfig
 from holotype.errors import InputError
 from holotype.models.backbone import find_pool, load_backbone, set_pool
-from holotype.models.speed import fastest_pass, measure_speed
 from holotype.models.tail import Model, WholeTail, split_backbone
-from holotype.models.zoo import RECOMMENDED, import_timm, licence_of, model_outline
+from holotype.models.zoo import (
+    RECOMMENDED,
+    fastest_pass,
+    import_timm,
+    licence_of,
+    measure_speed,
+    model_outline,
+)
 from holotype.runs.provenance import commit
 from holotype.utils.atomic import write_text
 from measure import has_record, one_sentence, read_record, write_record

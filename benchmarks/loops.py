@@ -153,7 +153,7 @@ def describe(loop: Loop, method: str) -> dict[str, Any]:
         "pipeline": loop.mode,
         "method": method,
         "arithmetic": "bf16" if loop.device.type == "cuda" else "fp32",
-        "captured": loop.step is not None and loop.step.captured is not None,
+        "captured": loop.current.step.captured is not None,
         "images": len(loop.table),
         "batch": loop.config.batch_size,
         "k": loop.method.task.k,

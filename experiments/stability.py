@@ -72,7 +72,7 @@ from harness import (
     run_facts,
     write_record,
 )
-from holotype.clustering.class_imbalance import measure_imbalance
+from holotype.clustering.class_size import measure_imbalance
 from holotype.config.schema import BackboneConfig
 from holotype.data.image_store import ImageStore
 from holotype.data.table import Table

@@ -61,6 +61,7 @@ SHIPPED = (
     "runs/published.json",
     "data/sample/fashion_mnist_1000.npz",
     "data/sample/NOTICE.md",
+    "models/recommended.json",
     "models/speeds.json",
     "models/weights/vit_tiny_patch16_128.safetensors",
     "models/weights/MODEL_CARD.md",

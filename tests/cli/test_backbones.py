@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from holotype.models import speed
+from holotype.models import zoo as speed
 from holotype.models.zoo import RECOMMENDED, USES
 
 

@@ -10,9 +10,11 @@ import torch
 from torch import Tensor
 
 import holotype.clustering.estimate_k as count
-import holotype.clustering.estimate_k as module
-from holotype.clustering.estimate_k import Curve, centre_silhouette, estimate_count, pick_k
-from holotype.clustering.k_curve import CountEstimate
+import holotype.clustering.k_curve as module
+from holotype.cli.estimate_k import curve_lines
+from holotype.clustering.class_size import ClassSize
+from holotype.clustering.estimate_k import estimate_count, pick_k
+from holotype.clustering.k_curve import CountEstimate, Curve, _grid, centre_silhouette, k_bounds, sample_rows
 from holotype.errors import InputError
 
 
@@ -98,7 +100,7 @@ def test_large_collections_are_sampled(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_many_known_classes_leave_room_for_new_ones(monkeypatch: pytest.MonkeyPatch) -> None:
     """1,200 known classes of 1,500; fewer runs than usual, for the sake of time."""
-    for name, value in {"RUNS": 2, "BRENT": 2, "FILL": 1, "MAX_ITER": 10}.items():
+    for name, value in {"CURVE_RUNS": 2, "BRENT": 2, "FILL": 1, "MAX_ITER": 10}.items():
         monkeypatch.setattr(module, name, value)
     features, label = clouds(1500, 4, 1200)
     found = estimate_count(features, label, 1200)
@@ -292,3 +294,57 @@ def test_an_estimate_by_a_curve_is_read_rather_too_high_than_too_low() -> None:
     assert pick_k(CountEstimate(8, 6, 13, (), "")) == 11
     assert pick_k(CountEstimate(5, 5, 5, (), "")) == 5  # nothing new stays nothing new
     assert pick_k(CountEstimate(8, 6, 12, (), "", "class sizes")) == 8
+
+
+def one_label_each(
+    n_classes: int, each: int, n_known: int, dim: int = 16
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Clouds; of each known one a single image is labelled, so that neighbours say nothing of sizes."""
+    features, label = clouds(n_classes, each, n_known, dim=dim)
+    alone = torch.arange(len(label)) % each == 0
+    return features, torch.where(alone, label, -1)
+
+
+def test_one_label_each_of_thousands_of_classes_is_told_at_once_to_be_too_little(monkeypatch) -> None:
+    features, label = one_label_each(8000, 4, 6000)
+    monkeypatch.setattr(module, "kmeans", lambda *_, **__: pytest.fail("the search has begun"))
+    with pytest.raises(module.TooLong, match=r"cannot be told: .* with 6,000 known classes .*--k N"):
+        estimate_count(features, label, 6000)
+
+
+def test_no_more_is_climbed_than_was_promised(monkeypatch) -> None:
+    features, label = one_label_each(60, 5, 40)
+    seen = []
+    monkeypatch.setattr(module.Curve, "_evaluate", lambda self, k: seen.append(k * len(self.x)) or self.never)
+    monkeypatch.setattr(module.Curve, "never", module.CountPoint(1, 0.5, 0.1, 1.0), raising=False)
+    monkeypatch.setattr(module, "CLIMB_WORK", 60_000)
+    with pytest.raises(module.TooLong):
+        estimate_count(features, label, 40)
+    assert 0 < sum(seen) <= 60_000
+
+
+@pytest.mark.parametrize("n_known", [2, 100, 346, 400, 1000, 1200, 1600])
+def test_up_to_some_1600_known_classes_nothing_is_left_out(n_known: int) -> None:
+    """However many images there are."""
+    n = 1_000_000
+    x, _ = sample_rows(torch.zeros(n, 1), torch.full((n,), -1), n_known, 0)
+    low, high = k_bounds(len(x), len(x), n_known, None)
+    assert sum(_grid(low, high)) * len(x) <= module.CLIMB_WORK
+
+
+def test_neighbours_that_are_not_sure_answer_alone_where_the_curve_would_take_hours(monkeypatch) -> None:
+    features, label = clouds(12, 20, 6)
+    monkeypatch.setattr(count, "measure_classes", lambda *given: ClassSize(12.0, 0.5))
+    monkeypatch.setattr(module, "CLIMB_WORK", 100)
+    found = estimate_count(features, label, 6)
+    assert (found.best, found.by) == (12, "class sizes")
+    assert "would take hours" in found.words
+
+
+def test_an_answer_without_any_look_at_k_means_says_so(monkeypatch) -> None:
+    features, label = clouds(12, 20, 6)
+    monkeypatch.setattr(count, "LOOK_WORK", 0)
+    monkeypatch.setattr(count, "LOOK_STEP", 0)
+    found = estimate_count(features, label, 6)
+    assert (found.points, found.by) == ((), "class sizes")
+    assert curve_lines(found) == ["k-means was not run: with so many categories it would take hours."]

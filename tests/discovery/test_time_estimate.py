@@ -21,7 +21,7 @@ from holotype.discovery.time_estimate import (
     measure_throughput,
 )
 from holotype.models.backbone import load_backbone
-from holotype.models.speed import fastest_pass
+from holotype.models.zoo import fastest_pass
 from holotype.utils.device import Device
 
 PACE = Throughput(reading=0.01, trunk=0.1, tail=0.02)

@@ -14,10 +14,10 @@ from holotype.losses.affinity import affinity_contrast, affinity_graph, draw_neg
 from holotype.losses.contrastive import info_nce, sup_con
 from holotype.methods import Batch, Progress, Task
 from holotype.methods.promptcal import AFFINITY, PromptCAL, PromptCALConfig
-from holotype.models.frozen import Unregistered
 from holotype.models.heads import GCDHead
 from holotype.models.tail import split_backbone
 from holotype.models.zoo import import_timm
+from holotype.training.encoder import Unregistered
 
 timm = import_timm()
 PARITY = Path(__file__).parents[1] / "parity"

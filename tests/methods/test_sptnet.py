@@ -15,10 +15,10 @@ from holotype.losses.classification import supervised_cross_entropy
 from holotype.methods import Batch, Progress, Task
 from holotype.methods.simgcd import SimGCD
 from holotype.methods.sptnet import SPTNet, SPTNetConfig, model_schedule, prompt_schedule
-from holotype.models.frozen import Unregistered
 from holotype.models.heads import CosineClassifier
 from holotype.models.tail import split_backbone
 from holotype.models.zoo import import_timm
+from holotype.training.encoder import Unregistered
 
 timm = import_timm()
 GOLDEN = dict(np.load(Path(__file__).parents[1] / "parity/sptnet.npz", allow_pickle=False))

@@ -1,23 +1,24 @@
 """Loading backbones: embedded, local file, hub; pool and normalisation; bad input."""
 
+from __future__ import annotations
+
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
+import timm
 import torch
 from safetensors.torch import load_file, save_file
-from torch import Tensor
+from torch import Tensor, nn
 
 from holotype.config.schema import IMAGENET_MEAN, IMAGENET_STD, BackboneConfig
 from holotype.errors import InputError
-from holotype.models.backbone import load_backbone
-from holotype.models.tail import AbsorbedTail, RotaryTail, WholeTail
+from holotype.models.backbone import expected_pool, load_backbone
+from holotype.models.heads import CompactOVA, CosineClassifier, Projector
+from holotype.models.tail import AbsorbedTail, RotaryTail, WholeTail, split_backbone
 from holotype.models.weights_io import CAVEAT, EMBEDDED
-from holotype.utils import torchvision_compat as _torchvision
-
-_torchvision.patch_torchvision()
-import timm  # noqa: E402
 
 TINY = "vit_tiny_patch16_224"
 
@@ -268,3 +269,69 @@ def test_bad_files(tmp_path: Path, tiny_state: dict[str, Tensor]) -> None:
     save_file(tiny_state, path, metadata={"timm": TINY, "mean": "grey"})
     with pytest.raises(InputError, match="metadata"):
         load_backbone(BackboneConfig(str(path)))
+
+
+@pytest.mark.parametrize("pool", ["auto", "token", "mean"])
+@pytest.mark.parametrize(
+    "name", ["vit_small_patch16_dinov3.lvd1689m", "vit_tiny_patch16_224.augreg_in21k", "embedded"]
+)
+def test_the_pool_is_foreseen_as_it_will_be_told(name: str, pool) -> None:
+    config = BackboneConfig(name, image_size=32, pool=pool)
+    found = load_backbone(config, fetch=False).changes.get("pool")
+    assert expected_pool(config) == {"pool": found}
+
+
+def test_a_file_that_may_say_anything_is_not_foreseen() -> None:
+    assert expected_pool(BackboneConfig("elsewhere/mine.safetensors")) == {}
+    assert expected_pool(BackboneConfig("elsewhere/mine.safetensors", pool="mean")) == {}
+    assert expected_pool(BackboneConfig("elsewhere/mine.safetensors", arch="vit_base_patch16_dinov3")) == {
+        "pool": "token"
+    }
+
+
+PUBLISHED_HEADS = True
+
+GROUPS = dict(np.load(Path(__file__).parent.parent / "parity" / "param_groups.npz", allow_pickle=False))
+
+
+def count(*modules: nn.Module) -> int:
+    return sum(p.numel() for module in modules for p in module.parameters())
+
+
+def vit_b16() -> Any:
+    with torch.device("meta"):
+        return timm.create_model("vit_base_patch16_224", num_classes=0)
+
+
+def test_parameter_counts_of_the_reference() -> None:
+    model = vit_b16()
+    assert count(model) == int(GROUPS["counts.backbone"]) == 85_798_656
+    assert count(model.blocks[11]) == int(GROUPS["counts.block"]) == 7_087_872
+    trunk, tail = split_backbone(model, 1)
+    assert count(trunk, tail) == 85_798_656
+    with torch.device("meta"):
+        projector, classifier, ova = Projector(768), CosineClassifier(768, 200), CompactOVA(768, 100)
+    assert count(projector) == int(GROUPS["counts.projector"]) == 6_295_808
+    simgcd = count(trunk, tail, projector, classifier)
+    assert simgcd == 92_248_064 == int(GROUPS["counts.total"]) - 200  # less the reference's frozen gains
+    assert simgcd + count(ova) == 93_540_580
+    learns = [p for m in (trunk, tail, projector, classifier) for p in m.parameters() if p.requires_grad]
+    assert sum(p.numel() for p in learns) == int(GROUPS["counts.trainable"])
+
+
+def test_names_fall_into_the_references_groups() -> None:
+    """Matrices are decayed, biases and one-dimensional tensors are not, the rest is frozen: as in SimGCD."""
+    trunk, tail = split_backbone(vit_b16(), 1)
+    with torch.device("meta"):
+        projector, classifier = Projector(768), CosineClassifier(768, 200)
+    named = {f"0.{name}": p for module in (trunk, tail) for name, p in module.named_parameters()}
+    named |= {f"1.{name}": p for name, p in projector.named_parameters()} | {
+        "1.last_layer.weight_v": classifier.v
+    }
+    decay = {name for name, p in named.items() if p.requires_grad and p.ndim > 1}
+    no_decay = {name for name, p in named.items() if p.requires_grad and p.ndim == 1}
+    assert decay == set(GROUPS["groups.decay"].tolist())
+    assert no_decay == set(GROUPS["groups.no_decay"].tolist())
+    assert named.keys() - decay - no_decay == set(GROUPS["groups.frozen"].tolist()) - {
+        "1.last_layer.weight_g"
+    }

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 
 import pytest
+import timm
 import torch
 from torch import nn
 
@@ -12,10 +13,6 @@ from holotype.data.augment import normalise
 from holotype.models import compile
 from holotype.models.compile import CompiledTrunk, PatchProduct, is_patch_convolution
 from holotype.models.tail import split_backbone
-from holotype.utils import torchvision_compat as _torchvision
-
-_torchvision.patch_torchvision()
-import timm  # noqa: E402
 
 MEAN = STD = torch.full((3,), 0.5)
 

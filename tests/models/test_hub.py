@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
 import subprocess
 import sys
@@ -11,20 +12,29 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import timm
 import torch
+from huggingface_hub import constants
+from huggingface_hub.errors import LocalEntryNotFoundError
 from safetensors.torch import save
 from torch import Tensor
 
 from holotype.config.schema import IMAGENET_MEAN, BackboneConfig
 from holotype.errors import InputError
 from holotype.models.backbone import Backbone, load_backbone
-from holotype.utils import torchvision_compat as _torchvision
+from holotype.models.hub import (
+    MAX_ERROR_TEXT,
+    backbone_file_name,
+    download_backbone,
+    download_error,
+    hub_request,
+    short_error,
+)
+from holotype.models.weights_io import read_metadata
+from holotype.models.zoo import RECOMMENDED, RecommendedBackbone
 
 from .hub_server import Hub, serving
 from .renamed import as_dinov2
-
-_torchvision.patch_torchvision()
-import timm  # noqa: E402
 
 SMALL = {"embed_dim": 48, "depth": 2, "num_heads": 3}
 GREY = {"mean": [0.1, 0.2, 0.3], "std": [0.4, 0.5, 0.6]}
@@ -32,10 +42,12 @@ GREY = {"mean": [0.1, 0.2, 0.3], "std": [0.4, 0.5, 0.6]}
 
 @pytest.fixture
 def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Hub]:
-    from huggingface_hub import constants
-
     with serving() as served:
         monkeypatch.setenv("HF_ENDPOINT", served.url)
+        monkeypatch.setattr(constants, "ENDPOINT", served.url)
+        monkeypatch.setattr(
+            constants, "HUGGINGFACE_CO_URL_TEMPLATE", served.url + "/{repo_id}/resolve/{revision}/{filename}"
+        )
         monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "hub"))
         yield served
 
@@ -207,29 +219,13 @@ def test_bad_input_is_one_sentence(case: str, hub: Hub) -> None:
     assert "\n" not in str(told.value)
 
 
-def test_a_hub_out_of_reach_is_one_sentence(hub: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
-    from huggingface_hub import constants
-
-    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
-    with pytest.raises(InputError, match="could not be fetched"):
-        load_backbone(BackboneConfig("hf-hub:me/net"))
-
-
 def test_the_command_takes_a_repository(hub: Hub, tmp_path: Path, squares_folder: Path) -> None:
     """HF_ENDPOINT is where the client looks."""
     model = made("vit_tiny_patch16_224", **SMALL)
     cfg = {"input_size": [3, 32, 32], "license": "dinov3-license", **GREY}
     config = {"architecture": "vit_tiny_patch16_224", "model_args": SMALL, "pretrained_cfg": cfg}
     put(hub, "me/net", model.state_dict(), config__json=config)
-    words = [
-        "embed",
-        str(squares_folder),
-        "--backbone",
-        "hf-hub:me/net",
-        "--out",
-        str(tmp_path / "e"),
-        "--no-progress",
-    ]
+    words = f"embed {squares_folder} --backbone hf-hub:me/net --out {tmp_path / 'e'} --no-progress".split()
     done = subprocess.run(
         [sys.executable, "-m", "holotype", *words, "--device", "cpu"],
         env={**os.environ, "HF_ENDPOINT": hub.url, "HF_HOME": str(tmp_path / "home")},
@@ -238,3 +234,216 @@ def test_the_command_takes_a_repository(hub: Hub, tmp_path: Path, squares_folder
     assert done.returncode == 0, done.stderr
     assert "48 numbers each" in done.stdout
     assert "Backbone hf-hub:me/net: Its weights are under Meta's DINOv3 licence" in done.stderr
+
+
+OURS = "The Hugging Face hub does not answer; it is asked again for up to a minute."
+
+
+def speak(message: str, level: int = logging.WARNING) -> None:
+    """As the client does."""
+    logging.getLogger("huggingface_hub.utils._http").log(level, message)
+
+
+@pytest.fixture
+def shown(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """What the client's own handler lets through, which is what people would see."""
+    lines: list[str] = []
+
+    class Handler(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            lines.append(record.getMessage())
+
+    monkeypatch.setattr(logging.getLogger("huggingface_hub"), "handlers", [Handler()])
+    return lines
+
+
+def test_the_tries_become_one_line(shown: list[str], caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.INFO, logger="holotype"):
+        with hub_request():
+            for number in range(1, 6):
+                speak("'Name or service not known' thrown while requesting HEAD https://huggingface.co/x")
+                speak(f"Retrying in 1s [Retry {number}/5].")
+            speak("a token is wrong")
+            speak("broken", logging.ERROR)
+        speak("Retrying in 1s [Retry 1/5].")
+    assert shown == ["a token is wrong", "broken", "Retrying in 1s [Retry 1/5]."]  # after it all is as before
+    assert [one.getMessage() for one in caplog.records if one.name.startswith("holotype")] == [OURS]
+
+
+def test_verbose_shows_them(shown: list[str], caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.DEBUG, logger="holotype"), hub_request():
+        speak("Retrying in 1s [Retry 1/5].")
+    assert shown == ["Retrying in 1s [Retry 1/5]."]
+
+
+def test_the_client_still_speaks_in_these_words() -> None:
+    """The real one, whose first try of a port where nobody listens fails at once."""
+    code = """
+import logging
+from huggingface_hub.utils import _http
+from holotype.models.hub import hub_request
+logging.basicConfig(level=logging.INFO, format="%(message)s")
+logging.getLogger("huggingface_hub").propagate = False
+with hub_request():
+    try:
+        _http.http_backoff("HEAD", "http://127.0.0.1:9/", max_retries=2, base_wait_time=0, max_wait_time=0)
+    except Exception as error:
+        print(type(error).__name__)
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, env={**os.environ, "NO_PROXY": "*"}
+    )
+    assert done.stderr.splitlines() == [OURS]
+    assert "Error" in done.stdout
+
+
+def test_the_reason_is_short(monkeypatch: pytest.MonkeyPatch) -> None:
+    missing = LocalEntryNotFoundError(
+        "An error happened while trying to locate the file on the Hub and so on"
+    )
+    assert download_error(missing) == "it does not answer"
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
+    assert download_error(missing) == "HF_HUB_OFFLINE forbids to ask it"
+    assert download_error(ConnectionError("no route\nat all")) == "ConnectionError: no route"
+
+
+def test_a_long_error_is_cut_between_words() -> None:
+    said = short_error(ValueError("word " * 60))
+    assert said.endswith("word ...")
+    assert len(said) < MAX_ERROR_TEXT + 30
+    assert short_error(ValueError()) == "ValueError"
+
+
+def offline(hub: Hub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither the hub nor its cache is there any more."""
+    hub.files.clear()
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
+    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "empty"))
+
+
+def put_net(hub: Hub, **more: Any) -> None:
+    cfg = {"tag": "mine", "input_size": [3, 32, 32], "license": "cc-by-nc-4.0", **GREY}
+    config = {"architecture": "vit_small_patch16_dinov3", "model_args": SMALL, "pretrained_cfg": cfg, **more}
+    put(hub, "me/net", made("vit_small_patch16_dinov3", **SMALL).state_dict(), config__json=config)
+
+
+@pytest.mark.parametrize("classes", [0, 7])
+def test_a_repository_is_the_same_from_the_file(
+    hub: Hub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, classes: int
+) -> None:
+    """Settings of its own, normalisation, licence, and the pool: a fine-tuned network keeps its own."""
+    put_net(hub, num_classes=classes, global_pool="avg")
+    before = load_backbone(BackboneConfig("hf-hub:me/net"))
+    done = download_backbone("hf-hub:me/net", tmp_path / "laptop")
+    assert done.file == tmp_path / "laptop" / "me-net.safetensors"
+    assert done.nbytes == done.file.stat().st_size
+    offline(hub, tmp_path, monkeypatch)
+    after = load_backbone(BackboneConfig(str(done.file)))
+    x = torch.randn(2, 3, 32, 32)
+    torch.testing.assert_close(features(after, x), features(before, x), atol=0, rtol=0)
+    assert (after.mean, after.std, after.image_size) == (before.mean, before.std, 32)
+    assert (after.licence, after.changes) == ("cc-by-nc-4.0", before.changes)
+    assert after.changes == ({} if classes else {"pool": "token"})
+    assert read_metadata(done.file)["source"] == "hf-hub:me/net"
+
+
+def test_weights_of_timm_keep_their_pixels_and_their_tag(
+    hub: Hub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """timm's test_vit, whose weights timm itself asks the hub for."""
+    name = "test_vit.r160_in1k"
+    state = dict(made("test_vit", 160).state_dict())
+    state |= {"head.weight": torch.zeros(1000, 64), "head.bias": torch.zeros(1000)}
+    hub.files[f"timm/{name}"] = {"model.safetensors": save(state)}
+    before = load_backbone(BackboneConfig(name))
+    done = download_backbone(name, tmp_path)
+    assert done.file.name == f"{name}.safetensors"
+    assert done.tags["timm"] == name
+    assert (done.tags["image_size"], done.tags["pool"]) == ("160", "auto")
+    offline(hub, tmp_path, monkeypatch)
+    for size in (None, 96):
+        after = load_backbone(BackboneConfig(str(done.file), image_size=size))
+        assert (after.mean, after.std, after.licence) == (before.mean, before.std, before.licence)
+        assert (after.name, after.image_size) == (name, size or 160)
+    x = torch.randn(2, 3, 160, 160)
+    torch.testing.assert_close(
+        features(load_backbone(BackboneConfig(str(done.file))), x), features(before, x), atol=0, rtol=0
+    )
+
+
+def test_a_list_stands_for_its_first_choice(
+    hub: Hub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put_net(hub)
+    first = RecommendedBackbone("hf-hub:me/net", "vit_small_patch16_dinov3", "mit", "words")
+    monkeypatch.setitem(RECOMMENDED, "nature", (first, *RECOMMENDED["nature"]))
+    assert download_backbone("nature", tmp_path).tags["source"] == "hf-hub:me/net"
+
+
+BAD_NAMES = {
+    "vit_small_patch16_224.dinno": "did you mean .*vit_small_patch16_224.dino",
+    "resnet18.a1_in1k": "not a plain vision transformer",
+    "embedded": "comes with the package",
+    "auto": "names no network",
+    "imageomics/bioclip": "write hf-hub:imageomics/bioclip",
+    "mine.safetensors": "is a file",
+    "hf-hub:no/body": "no hf-hub:no/body on the hub",
+}
+
+
+@pytest.mark.parametrize("name", BAD_NAMES)
+def test_bad_names_are_one_sentence(name: str, hub: Hub, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=BAD_NAMES[name]) as told:
+        download_backbone(name, tmp_path / "to")
+    assert "\n" not in str(told.value)
+    assert not (tmp_path / "to").exists()
+
+
+def test_nothing_is_overwritten_and_nothing_fetched_first(hub: Hub, tmp_path: Path) -> None:
+    put_net(hub)
+    there = tmp_path / "me-net.safetensors"
+    there.write_text("mine")
+    with pytest.raises(InputError, match="there already"):
+        download_backbone("hf-hub:me/net", tmp_path)
+    with pytest.raises(InputError, match="is a file; name a folder"):
+        download_backbone("hf-hub:me/net", there)
+    assert there.read_text() == "mine"
+    assert hub.asked == []
+
+
+def test_without_a_network_it_is_one_sentence(
+    hub: Hub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    offline(hub, tmp_path, monkeypatch)
+    for name in ("hf-hub:me/net", "test_vit.r160_in1k"):
+        with pytest.raises(InputError, match="could not be fetched from the Hugging Face hub") as told:
+            download_backbone(name, tmp_path / "to")
+        assert "\n" not in str(told.value)
+
+
+def test_a_full_disk_is_one_sentence_and_leaves_nothing(
+    hub: Hub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import safetensors.torch
+    from safetensors import SafetensorError
+
+    def full(*_: Any, **__: Any) -> None:
+        raise SafetensorError("Error while serializing: No space left on device")
+
+    put_net(hub)
+    monkeypatch.setattr(safetensors.torch, "save_file", full)
+    with pytest.raises(InputError, match=r"could not be written \(.*No space left") as told:
+        download_backbone("hf-hub:me/net", tmp_path / "to")
+    assert "\n" not in str(told.value)
+    assert list((tmp_path / "to").iterdir()) == []
+
+
+def test_settings_that_are_no_settings_are_told(tmp_path: Path) -> None:
+    file = tmp_path / "odd.safetensors"
+    file.write_bytes(save({"a": torch.zeros(1)}, metadata={"timm": "test_vit", "settings": "[1"}))
+    with pytest.raises(InputError, match="settings"):
+        load_backbone(BackboneConfig(str(file)))
+
+
+def test_names_become_names_of_files() -> None:
+    assert backbone_file_name("hf-hub:imageomics/bioclip@v1.0/x") == "imageomics-bioclip-v1.0-x"

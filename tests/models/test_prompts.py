@@ -8,7 +8,6 @@ import torch
 from torch import Tensor
 
 from holotype.errors import InputError
-from holotype.models.frozen import Unregistered
 from holotype.models.prompts import (
     LearnedPrompts,
     PixelPrompt,
@@ -22,6 +21,7 @@ from holotype.models.prompts import (
 )
 from holotype.models.tail import split_backbone
 from holotype.models.zoo import import_timm
+from holotype.training.encoder import Unregistered
 
 timm = import_timm()
 PARITY = Path(__file__).parent.parent / "parity"

@@ -4,7 +4,9 @@ import copy
 from typing import Any
 
 import pytest
+import timm
 import torch
+from timm.layers import RmsNorm
 from torch import Tensor, nn
 
 from holotype.errors import InputError
@@ -19,11 +21,6 @@ from holotype.models.tail import (
     rotary_positions,
     split_backbone,
 )
-from holotype.utils import torchvision_compat as _torchvision
-
-_torchvision.patch_torchvision()
-import timm  # noqa: E402
-from timm.layers import RmsNorm  # noqa: E402
 
 SMALL = {"img_size": 32, "embed_dim": 48, "depth": 3, "num_heads": 3}
 # family -> (timm's name, what is overridden, the tail it must get)

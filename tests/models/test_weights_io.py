@@ -5,15 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+import timm
 import torch
 from safetensors.torch import save_file
 
 from holotype.errors import InputError
 from holotype.models.weights_io import WeightsOrigin, load_network, read_state
-from holotype.utils import torchvision_compat as _torchvision
-
-_torchvision.patch_torchvision()
-import timm  # noqa: E402
 
 SMALL = {"embed_dim": 48, "depth": 2, "num_heads": 3}
 PLAIN, WITH = "vit_small_patch14_dinov2", "vit_small_patch14_reg4_dinov2"

@@ -148,7 +148,7 @@ def test_plug_ins_are_listed_and_a_broken_one_breaks_nothing(own: str, monkeypat
     def installed(*, group, name=None):
         return [entry for entry in entries if name in (None, entry.name)]
 
-    monkeypatch.setattr("holotype.methods.entry_points", installed)
+    monkeypatch.setattr("holotype.methods.registry.entry_points", installed)
     found = list_methods()
     assert [one.name for one in found[: len(METHODS)]] == list(METHODS)
     gone, mine, raises = found[len(METHODS) :]

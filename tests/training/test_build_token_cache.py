@@ -7,14 +7,26 @@ import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 
+import numpy as np
 import pytest
 import torch
 
+from holotype.data.samplers import SAMPLERS, keyed_generator
 from holotype.errors import InputError
 from holotype.methods import Views
-from holotype.models.token_cache import CacheViews, file_bytes
+from holotype.models.token_cache import CacheViews, TokenShape, file_bytes
 from holotype.training import build_token_cache
-from holotype.training.build_token_cache import draw_strong, draw_view, open_cache
+from holotype.training import build_token_cache as module
+from holotype.training.batches import index_rows
+from holotype.training.build_token_cache import (
+    CacheShards,
+    draw_strong,
+    draw_view,
+    fit_to_needs,
+    open_cache,
+    plan_cache,
+    smaller_views,
+)
 from holotype.utils.device import Device
 from holotype.utils.memory import Budget, MemoryConfig
 
@@ -247,3 +259,193 @@ def test_budgets_are_read_when_the_cache_is_opened(world, tmp_path, monkeypatch)
     """Not earlier: the image store was placed in between."""
     monkeypatch.setattr(build_token_cache, "find_budget", lambda *_: Budget(0, 100, 10**9))
     assert build(world, tmp_path).level == "disk"
+
+
+SHAPE = TokenShape(images=100, width=100)  # 20 kB per view of all images
+WANTED = CacheViews(16, 8)
+VIEW = 100 * 10 * 10 * 2
+CUDA, CPU = torch.device("cuda"), torch.device("cpu")
+
+
+def plan(device=0, host=0, disk=0, on=CUDA, wanted=WANTED, fixed=False):
+    return plan_cache(wanted, NEEDS, SHAPE, Budget(device * VIEW, host * VIEW, disk * VIEW), on, fixed)
+
+
+def test_what_fits_on_the_device_goes_there_whole():
+    found = plan(device=25)
+    assert (found.views, found.level, found.reason) == (WANTED, "device", "")
+
+
+def test_views_shrink_before_the_level_changes():
+    found = plan(device=24, host=1000)
+    assert (found.views, found.level) == (CacheViews(15, 8), "device")
+    assert found.reason == "500.0 kB for 16+8 views do not fit the 480.0 kB of GPU memory"
+    assert plan(device=13, host=1000).views == CacheViews(8, 4)
+    assert plan(device=7, host=1000).views == CacheViews(4, 2)
+
+
+def test_below_the_least_number_of_views_the_level_changes():
+    found = plan(device=6, host=25)
+    assert (found.views, found.level) == (WANTED, "host")
+    assert "do not fit the 120.0 kB of GPU memory" in found.reason
+    assert "host memory" not in found.reason
+    found = plan(device=6, host=6, disk=20)
+    assert found.level == "disk"
+    assert found.views.weak < 16
+    assert "GPU memory or the 120.0 kB of host memory or the 400.0 kB of disk space" in found.reason
+
+
+def test_on_a_cpu_the_host_comes_first():
+    found = plan(device=1000, host=25, on=CPU)
+    assert (found.views, found.level, found.reason) == (WANTED, "host", "")
+    assert plan(host=3, disk=1000, on=CPU).level == "disk"
+
+
+def test_a_resumed_run_keeps_its_views_and_moves_down_instead():
+    found = plan(device=24, host=24, disk=25, fixed=True)
+    assert (found.views, found.level) == (WANTED, "disk")
+
+
+def test_in_a_file_there_are_the_images_of_all_processes():
+    """Each of four holds a quarter of 400 images in memory; the file serves them all, and holds every one."""
+    budget = Budget(0, 6 * VIEW, 60 * VIEW)  # of 400 images a view takes four times as much
+    found = plan_cache(WANTED, NEEDS, SHAPE, budget, CPU, whole=400)
+    assert (found.views, found.level) == (CacheViews(9, 4), "disk")
+    assert found.reason.startswith("2.0 MB for 16+8 views do not fit")
+    with pytest.raises(InputError, match="400 images"):
+        plan_cache(WANTED, NEEDS, SHAPE, Budget(0, 6 * VIEW, 26 * VIEW), CPU, whole=400)
+    assert plan_cache(WANTED, NEEDS, SHAPE, Budget(0, 25 * VIEW, 0), CPU, whole=400).level == "host"
+
+
+def test_nothing_fits_anywhere():
+    with pytest.raises(InputError, match=r"100 images with 16\+8 views takes 500.0 kB.*--cache-views off"):
+        plan(device=6, host=6, disk=6)
+
+
+def test_a_small_wish_is_not_raised_to_the_least():
+    assert plan(device=4, wanted=CacheViews(2, 1)).views == CacheViews(2, 1)
+    assert list(smaller_views(CacheViews(3, 1), NEEDS, False)) == [CacheViews(3, 1)]
+
+
+def test_views_shrink_one_by_one_in_proportion():
+    steps = list(smaller_views(WANTED, NEEDS, False))
+    assert [s.weak for s in steps] == list(range(16, 3, -1))
+    assert all(abs(s.strong - s.weak / 2) <= 0.5 or s.strong == 2 for s in steps)
+    assert steps[-1] == CacheViews(4, 2)
+
+
+def test_strong_views_are_left_out_where_none_is_drawn():
+    assert fit_to_needs(WANTED, Views(weak=2), fixed=False) == CacheViews(16, 0)
+    assert fit_to_needs(WANTED, NEEDS, fixed=False) == WANTED
+    assert fit_to_needs(WANTED, Views(weak=2), fixed=True) == WANTED
+
+
+@pytest.mark.parametrize("wanted", [CacheViews(2, 0), CacheViews(1, 1)])
+def test_fewer_views_than_a_step_draws_are_refused(wanted):
+    with pytest.raises(InputError, match=r"a step draws 2 weak and 1 strong views .* use at least 2\+1"):
+        fit_to_needs(wanted, NEEDS, fixed=False)
+
+
+SHARDED_ROWS = torch.tensor([0, 2, 3, 5, 6, 7, 8, 9, 10, 12, 13, 14, 15, 16, 18, 19, 20])  # 17 of 21
+
+
+def as_process(patch: pytest.MonkeyPatch, rank: int, world: int) -> None:
+    patch.setattr(module, "rank", lambda: rank)
+    patch.setattr(module, "world_size", lambda: world)
+
+
+@pytest.mark.parametrize("world", [1, 2, 4, 8])
+def test_every_image_is_held_once_and_evenly(monkeypatch, world: int) -> None:
+    parts = []
+    for rank in range(world):
+        as_process(monkeypatch, rank, world)
+        dealt = CacheShards.deal(SHARDED_ROWS, 21, 8)
+        parts.append(SHARDED_ROWS[dealt.held(SHARDED_ROWS)])
+        assert len(parts[-1]) <= dealt.largest(SHARDED_ROWS)
+    assert torch.equal(torch.cat(parts).sort().values, SHARDED_ROWS)
+    assert max(map(len, parts)) == dealt.largest(SHARDED_ROWS)
+    assert max(map(len, parts)) - min(map(len, parts)) <= 8 // world
+
+
+@pytest.mark.parametrize("sampler", SAMPLERS)
+@pytest.mark.parametrize("world", [1, 2, 4])
+def test_a_process_draws_what_it_holds_and_all_draw_the_same(monkeypatch, sampler: str, world: int) -> None:
+    labelled, unlabelled, n = SHARDED_ROWS[::3], SHARDED_ROWS[torch.arange(17) % 3 > 0], 16
+    drawn = []
+    for rank in range(world):
+        as_process(monkeypatch, rank, world)
+        dealt = CacheShards.deal(SHARDED_ROWS, 21, 4)
+        rows = dealt.draw(
+            SAMPLERS[sampler], (labelled, unlabelled), n, lambda s: keyed_generator(1, "rows", s)
+        )
+        held = set(SHARDED_ROWS[dealt.held(SHARDED_ROWS)].tolist())
+        assert set(rows[rank::world].tolist()) <= held
+        drawn.append(rows)
+    as_process(monkeypatch, 0, 1)
+    alone = CacheShards.deal(SHARDED_ROWS, 21, 4).draw(
+        SAMPLERS[sampler], (labelled, unlabelled), n, lambda s: keyed_generator(1, "rows", s)
+    )
+    assert all(torch.equal(rows, alone) for rows in drawn)
+    if sampler == "uniform":
+        assert len(set(alone.tolist())) == n  # no image twice
+    else:
+        assert 0 < torch.isin(alone, labelled).float().mean() < 1
+
+
+def test_a_cache_in_shards_holds_the_same_tokens(world, tmp_path, monkeypatch) -> None:
+    whole = world.cache(tmp_path / "whole")
+    seen = 0
+    for rank in range(2):
+        as_process(monkeypatch, rank, 2)
+        # files of two processes on one disk do not take each other's place
+        part = world.cache(tmp_path / "parts", shards=4)
+        rows = (part.position >= 0).nonzero().flatten()
+        seen += len(rows)
+        view = torch.arange(part.views.entries)
+        mine, all_of_it = (cache.entry(rows[:, None], view).flatten() for cache in (part, whole))
+        assert torch.equal(part.take(mine), whole.take(all_of_it))
+        assert torch.equal(part.shards.owner(rows), torch.full_like(rows, rank))
+    assert seen == len(world.table)
+    assert part.nbytes * 2 == whole.nbytes
+
+
+def test_on_a_disk_one_file_serves_all(world, tmp_path, monkeypatch) -> None:
+    as_process(monkeypatch, 1, 2)
+    monkeypatch.setattr("holotype.training.build_token_cache.find_budget", lambda *_: Budget(0, 0, 10**9))
+    cache = world.cache(tmp_path, shards=4)
+    assert cache.level == "disk"
+    assert bool((cache.position >= 0).all())
+
+
+@pytest.mark.parametrize(
+    ("shards", "batch", "processes", "said"),
+    [
+        (4, 18, 1, "the batch size 18 cannot be drawn evenly from 4 shards"),
+        (3, 12, 2, "3 shards cannot be dealt out evenly to 2 processes"),
+    ],
+)
+def test_what_cannot_be_dealt_out_is_said(world, monkeypatch, shards, batch, processes, said) -> None:
+    as_process(monkeypatch, 0, processes)
+    with pytest.raises(InputError, match=said):
+        index_rows(world.table, batch, shards)
+
+
+def test_more_shards_than_images_are_refused() -> None:
+    with pytest.raises(InputError, match="more than the 17 usable images"):
+        CacheShards.deal(SHARDED_ROWS, 21, 18)
+
+
+def test_shards_without_a_cache_are_refused(world) -> None:
+    with pytest.raises(InputError, match="deals out a token cache, and this run has none"):
+        world.loop("simgcd", shards=4)
+
+
+def test_a_method_that_draws_its_own_rows_is_refused(world, tmp_path) -> None:
+    with pytest.raises(InputError, match="draws images of its own"):
+        world.loop("dccl", epochs=1, shards=4, cache=world.cache(tmp_path, shards=4)).fit()
+
+
+def test_bursts_are_refused(world) -> None:
+    group = np.array([str(i // 3) for i in range(len(world.table))], dtype=object)
+    with pytest.raises(InputError, match="does not go together with bursts"):
+        index_rows(dataclasses.replace(world.table, group=group), 8, 4)

@@ -14,8 +14,8 @@ from holotype.methods.simgcd import SimGCD
 from holotype.models.token_cache import CacheViews
 from holotype.training import step
 from holotype.training.build_token_cache import open_cache
-from holotype.training.cuda_graph import CapturedStep
 from holotype.training.interleave import train_in_turns
+from holotype.training.step import CapturedStep
 from holotype.utils.device import Device
 from holotype.utils.memory import MemoryConfig, find_budget
 
@@ -108,8 +108,8 @@ def test_a_captured_run_resumes_bit_for_bit(on_gpu, tmp_path, precision):
     first = loop_on(on_gpu, "rpc", precision, cached=True, epochs=3, out=tmp_path)
     training = first._run_epoch
 
-    def stops(stage, epoch, epochs, optimiser, stop, bar):
-        for number, _ in enumerate(training(stage, epoch, epochs, optimiser, stop, bar)):
+    def stops(run, epoch, stop, bar):
+        for number, _ in enumerate(training(run, epoch, stop, bar)):
             stop.requested = epoch == 1 and number == 0
             yield
 

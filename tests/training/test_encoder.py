@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+
 import pytest
 import torch
 from torch import nn
@@ -11,7 +13,7 @@ from holotype.errors import InputError
 from holotype.methods import Method, Prediction, Stage, Task
 from holotype.models.ema import Teacher
 from holotype.training import encoder as encode
-from holotype.training.encoder import Encoder, to_device_images
+from holotype.training.encoder import Encoder, Unregistered, predict_table, registers
 from holotype.utils.device import Device
 
 from .conftest import tiny_backbone, whole_network
@@ -177,7 +179,7 @@ class Nearest:
 def test_images_that_cannot_be_read_are_placed_nowhere(monkeypatch):
     features = torch.rand(11, 4, generator=torch.Generator().manual_seed(0))
     rows = torch.tensor([0, 3, 4, 8, 10])
-    whole = to_device_images(Nearest(), features, rows)
+    whole = predict_table(Nearest(), features, rows)
     for row in range(11):
         if row in rows:
             assert whole.category[row] == features[row].argmax()
@@ -188,6 +190,37 @@ def test_images_that_cannot_be_read_are_placed_nowhere(monkeypatch):
             assert whole.probability[row].isnan()
             assert whole.known_score[row].isnan()
     monkeypatch.setattr(encode, "PREDICT_BATCH", 3)
-    parts = to_device_images(Nearest(), features, rows)
+    parts = predict_table(Nearest(), features, rows)
     for field in ("category", "probability", "known_score"):
         assert torch.equal(getattr(parts, field).nan_to_num(9), getattr(whole, field).nan_to_num(9))
+
+
+class Owner(nn.Module):
+    def __init__(self, trunk) -> None:
+        super().__init__()
+        self.trunk, self.head = trunk, nn.Linear(3, 2)
+
+    def forward(self, x):
+        return self.head(self.trunk(x))
+
+
+def test_it_is_called_and_looked_into_like_the_module():
+    trunk = nn.Sequential(nn.Linear(4, 3), nn.Tanh())
+    frozen, x = Unregistered(trunk), torch.randn(2, 4)
+    assert torch.equal(frozen(x), trunk(x))
+    assert frozen.training == trunk.training
+    assert list(frozen.parameters()) == list(trunk.parameters())
+
+
+def test_its_owner_neither_trains_nor_saves_nor_moves_nor_copies_it():
+    trunk = nn.Linear(4, 3)
+    owner = Owner(Unregistered(trunk)).double()
+    assert set(owner.state_dict()) == {"head.weight", "head.bias"}
+    assert trunk.weight.dtype == torch.float32
+    assert copy.deepcopy(owner).trunk.module is trunk
+
+
+def test_an_owner_that_registers_it_is_found_out():
+    trunk = nn.Linear(4, 3)
+    assert not registers(Owner(Unregistered(trunk)), trunk)
+    assert registers(Owner(trunk), trunk)

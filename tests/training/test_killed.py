@@ -22,7 +22,8 @@ from pathlib import Path
 from tests.narrow import narrow
 from tests.training.conftest import World, draw_squares
 from holotype.data.image_store import ImageStore
-from holotype.utils import torchvision_cure
+from holotype.utils.torchvision_compat import patch_torchvision
+patch_torchvision()
 import timm, torch._dynamo
 narrow()
 table = draw_squares(Path({images!r}))

@@ -80,7 +80,7 @@ def test_a_rate_of_its_own_follows_its_pace_and_the_others_the_loop(world, tmp_p
     seen = []
 
     def look():
-        groups = loop.step.optimiser.param_groups
+        groups = loop.current.step.optimiser.param_groups
         seen.append({group["rate"].prefix: float(group["lr"]) for group in groups})
 
     after_each_step(loop, look)
@@ -102,7 +102,7 @@ def test_the_log_tells_the_rate_that_was_in_force(world, tmp_path, name):
     seen = {}
 
     def look():
-        groups = loop.step.optimiser.param_groups
+        groups = loop.current.step.optimiser.param_groups
         heads = {id(parameter) for parameter in loop.method.parameters()}
         of_heads = next(group for group in groups if heads & {id(p) for p in group["params"]})
         seen[loop.position.stage, loop.position.epoch] = float(of_heads["lr"])
@@ -133,7 +133,7 @@ def test_a_method_that_draws_its_rows_sees_those_and_no_others(world, tmp_path):
     assert len(chosen) == 2
     assert torch.equal(loop.method.rows_seen, expected)
     assert loop.position.counter == 4  # two steps an epoch
-    sums = loop.step.named_sums()
+    sums = loop.current.step.named_sums()
     last = json.loads((tmp_path / "metrics.jsonl").read_text().splitlines()[-1])
     assert last["cls"] == pytest.approx(float(sums["cls"]) / 2)
 

@@ -42,14 +42,10 @@ def test_the_graph_and_the_turns_are_told_in_the_log(world, tmp_path):
 
 def test_who_stands_still_in_sptnet_stays_to_the_bit_with_its_momentum(world):
     loop = loop_of(world, "sptnet", epochs=1, settings={"prompt_epochs": 6.0})
-    begin_stage, seen = loop._begin_stage, {}
-    loop._begin_stage = lambda *given: (
-        seen.setdefault("optimiser", []).append(begin_stage(*given)) or (seen["optimiser"][-1])
-    )
     sides = {"prompt": ("tail.prompt",), "network": ("tail.tail", "method.projector", "method.classifier")}
 
     def state() -> dict[str, str]:
-        momentum = momentum_tensors(seen["optimiser"][-1], loop.learnable)
+        momentum = momentum_tensors(loop.current.step.optimiser, loop.learnable)
         every = {**loop.model_tensors(), **{n.removeprefix("momentum."): m for n, m in momentum.items()}}
         every |= {f"{n} ": t for n, t in loop.model_tensors().items()}
         return {

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import dataclasses
+from contextlib import contextmanager, nullcontext
 from types import SimpleNamespace
 
 import pytest
 import torch
+from torch._subclasses.fake_tensor import FakeTensorMode
 
 from holotype.errors import Stopped
 from holotype.methods import METHODS
 from holotype.methods.simgcd import SimGCD
 from holotype.training import step as module
-from holotype.training.cuda_graph import WARM_UP, restored_state
-from holotype.training.step import Step
+from holotype.training.step import WARM_UP, CapturedStep, Step, restored_state
 
 from .conftest import assert_equal_weights, fit_and_watch
 from .stubs import STUBS, OwnEncoder
@@ -28,7 +29,7 @@ def test_the_logged_terms_are_means_of_the_epoch(world, tmp_path):
     loss = loop.method.loss
     loop.method.loss = lambda *given: seen.append(loss(*given)) or seen[-1]
     loop.fit()
-    sums = loop.step.named_sums()
+    sums = loop.current.step.named_sums()
     for name in seen[0]:
         assert float(sums[name]) == pytest.approx(
             sum(float(terms[name].detach()) for terms in seen), rel=1e-5
@@ -70,7 +71,7 @@ class Rehearsed:
 def everything(loop):
     """All that a step may change, also what no state of the run holds."""
     named = {**dict(loop.modules.named_parameters()), **dict(loop.modules.named_buffers())}
-    return {**named, **loop.step.tensors()}
+    return {**named, **loop.current.step.tensors()}
 
 
 @pytest.mark.parametrize("name", TRAINED)
@@ -124,3 +125,47 @@ def test_captures_are_told_stage_by_stage_also_by_a_run_that_was_stopped_between
     second = world.loop("sptnet", out=tmp_path)
     second.fit()
     assert second.captured == {"simgcd": True, "prompts": False}
+
+
+class Cuda:
+    """Two GPUs in name, of which the first is the current one; notes where a stream is made and a graph begins."""
+
+    def __init__(self) -> None:
+        self.current, self.noted = 0, []
+
+    @contextmanager
+    def device(self, device):
+        before, self.current = self.current, torch.device(device).index
+        yield
+        self.current = before
+
+    def stream(self, device=None):
+        self.noted.append(("stream", self.current if device is None else torch.device(device).index))
+        return SimpleNamespace(wait_stream=lambda other: None)
+
+    def graph(self, *_, **__):
+        self.noted.append(("graph", self.current))
+        return nullcontext()
+
+    def synchronize(self, device=None):
+        self.noted.append(("waited", self.current if device is None else torch.device(device).index))
+
+
+def test_a_step_is_captured_on_the_gpu_of_its_inputs(monkeypatch) -> None:
+    cuda = Cuda()
+    for name, stands_in in {
+        "device": cuda.device,
+        "Stream": cuda.stream,
+        "CUDAGraph": SimpleNamespace,
+        "graph": cuda.graph,
+        "stream": lambda stream: nullcontext(),
+        "current_stream": lambda device=None: SimpleNamespace(wait_stream=lambda other: None),
+        "synchronize": cuda.synchronize,
+    }.items():
+        monkeypatch.setattr(torch.cuda, name, stands_in)
+    monkeypatch.setattr(torch._C, "_cuda_clearCublasWorkspaces", lambda: None, raising=False)
+    with FakeTensorMode():
+        CapturedStep(lambda inputs: inputs["x"] + 1, {"x": torch.zeros(3, device="cuda:1")}, [])
+    assert {what for what, _ in cuda.noted} == {"stream", "graph", "waited"}
+    assert {number for _, number in cuda.noted} == {1}
+    assert cuda.current == 0

@@ -36,7 +36,7 @@ from holotype.models.backbone import load_backbone
 from holotype.report import build_report
 from holotype.results.discovery import Discovery
 from holotype.runs.record import SCORES_FILE, RunFolder, headline_scores
-from holotype.training.encoder import to_device_images
+from holotype.training.encoder import predict_table
 from holotype.utils.atomic import atomic_folder, write_text
 from holotype.utils.device import Device
 
@@ -111,7 +111,7 @@ def score_kmeans(judged: Table, config: DiscoverConfig, found: Discovery, run: P
     baseline = method(method.Config(), task)
     rows, generator = torch.arange(len(judged)), keyed_generator(config.seed, "finish")
     baseline.finish(Images(rows, label, len(judged), generator, lambda: features))
-    prediction = to_device_images(baseline, features, rows)
+    prediction = predict_table(baseline, features, rows)
     return score(judged, prediction.category.numpy())
 
 

@@ -1,17 +1,33 @@
-"""Read the number of categories off a curve: smoothing, range, and its wording."""
+"""Curve over the number of clusters K: run k-means at different K, and read the number of categories off it.
+
+- labelled accuracy (GCD, Vaze et al. 2022): cluster all images, match clusters to the known classes over the
+  labelled images, count those that are right. Too few clusters mix known classes, too many split them. It is too low
+  where most classes are unknown, since merging these costs it nothing.
+- silhouette, which needs no labels: (b - a) / max(a, b), with a the distance of an image to the centre of its
+  cluster and b that to the nearest other centre. It decides alone where fewer than two classes are known.
+
+Differences from the reference: several runs per K are averaged, so that luck in the start does not decide and its
+size is known; a geometric grid finds the region before Brent's search, which local peaks would mislead.
+"""
 
 from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor
 
-from holotype.clustering.class_size import COVERAGE, ClassSize
+from holotype.clustering.class_size import COVERAGE, ClassSize, subsample
+from holotype.clustering.kmeans import CHUNK, kmeans
+from holotype.clustering.metrics import clustering_accuracy
 from holotype.errors import InputError
+from holotype.utils.console import progress_bar
 from holotype.utils.serialization import SchemaError, from_dict
 
 CURVE_RUNS = 4
@@ -27,6 +43,30 @@ category at least: without, it held the truth in two thirds of small collections
 EvidenceKind = Literal["class sizes", "curve", "silhouette"]
 SILHOUETTE_TOLERANCE = 0.1
 """Silhouettes that differ by less than this share of the highest one are held for equal."""
+
+
+MAX_ITER = 100
+"""Of a k-means run; a curve needs no last digits."""
+SAMPLE, SAMPLE_PER_CLASS = 10_000, 100
+"""Images beyond the larger of SAMPLE and SAMPLE_PER_CLASS per known class are left out, at random."""
+WORK, LEAST_PER_CLASS = 12_000_000, 10
+"""Images times known classes, which the time of k-means grows with: beyond WORK the sample is smaller again, down to
+LEAST_PER_CLASS per known class."""
+LARGEST_K = 1000
+"""Of the search, or twice the known classes if that is more, unless it is told otherwise."""
+WIDE_RANGE = 100
+"""Beyond this K a search that the silhouette leads goes on only while the silhouette has not clearly fallen."""
+STEP = 1.2
+"""Ratio of neighbouring K of the grid."""
+FALLEN_FRACTION = 0.8
+"""The grid ends where the accuracy has twice in a row been below this share of its highest value."""
+CLIMB_WORK = 200_000_000
+"""K times images of the whole grid, which the time grows with: beyond it the search would take hours. Up to some 1,600
+known classes it is never reached."""
+LEAST_POINTS = 3
+"""Of a curve: where these would take too long already, none is begun with."""
+BRENT, FILL = 8, 6
+"""Most evaluations of Brent's search, and of the gaps within the range found."""
 
 
 @dataclass(frozen=True)
@@ -62,24 +102,21 @@ class CountEstimate:
 
     def as_dict(self) -> dict[str, Any]:
         """For JSON, which knows no NaN: None instead."""
-        content = dataclasses.asdict(self)
-        content["points"] = [
-            {key: None if value != value else value for key, value in dataclasses.asdict(p).items()}
-            for p in self.points
+        points = [
+            {key: None if value != value else value for key, value in vars(p).items()} for p in self.points
         ]
-        return content
+        return {**vars(self), "points": points}
 
     @classmethod
     def from_dict(cls, content: Mapping[str, Any]) -> CountEstimate:
         """The inverse of as_dict."""
         try:
-            points: list[dict[str, Any]] = [
+            fields = {field.name: content[field.name] for field in dataclasses.fields(cls)}
+            fields["points"] = [
                 {key: math.nan if value is None else value for key, value in point.items()}
                 for point in content["points"]
             ]
-            told = {key: content[key] for key in ("best", "low", "high", "words")}
-            told |= {"points": points, "by": content.get("by", "curve")}
-            return from_dict(cls, told, every=False)
+            return from_dict(cls, fields)
         except (KeyError, TypeError, AttributeError, SchemaError) as error:
             raise InputError(
                 f"The estimate of the number of categories cannot be read ({error!r}); remove it and estimate again."
@@ -91,6 +128,195 @@ def has_labels(n_known: int, n_labelled: int) -> bool:
     return n_known >= 2 and n_labelled > 0
 
 
+# -- k-means at different K -------------------------------------------------------------------------------
+
+
+class TooLong(InputError):
+    """The grid would take hours, so that the curve says nothing."""
+
+
+def estimate_by_curve(
+    features: Tensor,
+    label: Tensor,
+    n_known: int,
+    *,
+    k_max: int | None = None,
+    seed: int = 0,
+    progress: bool = False,
+) -> CountEstimate:
+    """How many categories, by the labelled accuracy or the silhouette of k-means; as `estimate_count` takes them.
+
+    TooLong where there are so many known classes that the search would take hours.
+    """
+    x, label = sample_rows(F.normalize(features.float(), dim=-1), label, n_known, seed)
+    low, high = k_bounds(len(x), int((label < 0).sum()), n_known, k_max)
+    grid = _grid(low, high)
+    with progress_bar("Counting categories", len(grid) + BRENT + FILL, progress) as advance:
+        curve = Curve(x, label, n_known, seed, advance)
+        _climb(curve, grid)
+        if curve.informed and len(curve.points) > 2:
+            _search(curve)
+        _fill(curve)
+    return read_curve(curve.points, n_known, curve.n_labelled, high)
+
+
+def sample_rows(x: Tensor, label: Tensor, n_known: int, seed: int) -> tuple[Tensor, Tensor]:
+    """At most as many rows as k-means on a CPU takes seconds for, in their order."""
+    least = max(LEAST_PER_CLASS * n_known, WORK // max(1, n_known))
+    most = max(SAMPLE, min(SAMPLE_PER_CLASS * n_known, least))
+    return subsample(x, label, most, seed)
+
+
+def k_bounds(n: int, n_unlabelled: int, n_known: int, k_max: int | None) -> tuple[int, int]:
+    """The least and the largest K to look at, of n images.
+
+    Two images for each category at the largest, or for each new one where the known classes have fewer; and never more
+    than there are images, since of a known class perhaps none can be read.
+    """
+    low = max(n_known, 1)
+    if n < low:
+        raise InputError(
+            f"{n} usable images are fewer than the {low} known classes; add images or leave classes out."
+        )
+    if k_max is None:
+        pairs = max(n // 2, n_known + -(-n_unlabelled // 2))
+        return low, max(low, min(pairs, max(LARGEST_K, 2 * n_known), n))
+    if k_max < low:
+        raise InputError(
+            f"--k-max {k_max} is smaller than the {low} known classes, which it counts as well; raise it."
+        )
+    return low, min(k_max, n)
+
+
+def _grid(low: int, high: int) -> list[int]:
+    """low, high and K between, each STEP times the one before, all different."""
+    grid, k = [low], float(low)
+    while grid[-1] < high:
+        k = max(k * STEP, grid[-1] + 1)
+        grid.append(min(int(k), high))
+    return grid
+
+
+class Curve:
+    """k-means at every K that is asked for, each computed once."""
+
+    def __init__(
+        self,
+        x: Tensor,
+        label: Tensor,
+        n_known: int,
+        seed: int,
+        advance: Callable[[int], None] = lambda more: None,
+    ) -> None:
+        """x: (N, D) normalised. label: (N,), -1 = unlabelled. advance: told of every evaluation."""
+        self.x, self.n_known, self.seed, self.advance = x, n_known, seed, advance
+        self.labelled = (label >= 0).nonzero().flatten().cpu().numpy()
+        self.target = label.cpu().numpy()[self.labelled]
+        self.n_labelled = len(self.labelled)
+        self.informed = has_labels(n_known, self.n_labelled)
+        self._found: dict[int, CountPoint] = {}
+
+    @property
+    def points(self) -> tuple[CountPoint, ...]:
+        return tuple(self._found[k] for k in sorted(self._found))
+
+    def at(self, k: int) -> CountPoint:
+        if k not in self._found:
+            self._found[k] = self._evaluate(k)
+            self.advance(1)
+        return self._found[k]
+
+    def _evaluate(self, k: int) -> CountPoint:
+        clusters, accuracy, silhouettes = [], [], []
+        generator = torch.Generator()
+        generator.manual_seed((self.seed * LARGEST_K + k) % 2**63)  # as far as torch counts
+        for _ in range(CURVE_RUNS):
+            found = kmeans(self.x, k, n_init=1, max_iter=MAX_ITER, generator=generator)
+            silhouettes.append(centre_silhouette(self.x, found.centres, found.label))
+            clusters.append(found.label.cpu().numpy())
+            if self.n_labelled:
+                labelled = clusters[-1][self.labelled]
+                accuracy.append(clustering_accuracy(self.target, labelled, self.n_known).all)
+        return CountPoint(
+            k,
+            float(np.mean(accuracy)) if accuracy else math.nan,
+            float(np.mean(silhouettes)),
+            _stability(clusters),
+            float(np.std(accuracy, ddof=1)) if accuracy else 0.0,
+        )
+
+
+def centre_silhouette(x: Tensor, centres: Tensor, label: Tensor) -> float:
+    """Mean of (b - a) / max(a, b): a to the centre of the other images of the cluster, b to the nearest other centre.
+
+    x: (N, D), centres: (K, D), label: (N,). 0 for an image alone in its cluster; NaN with a single cluster.
+    """
+    if len(centres) < 2:
+        return math.nan
+    size = torch.bincount(label, minlength=len(centres))[label].to(x)
+    parts = []
+    for rows in torch.arange(len(x), device=x.device).split(max(1, CHUNK // len(centres))):
+        distance = torch.cdist(x[rows], centres)
+        own = label[rows, None]
+        # the centre without the image itself lies n / (n - 1) times as far away
+        a = distance.gather(1, own)[:, 0] * size[rows] / (size[rows] - 1).clamp_min(1)
+        b = distance.scatter(1, own, math.inf).amin(1)
+        parts.append(torch.where(size[rows] > 1, (b - a) / torch.maximum(a, b).clamp_min(1e-12), 0.0))
+    return float(torch.cat(parts).mean())
+
+
+def _stability(clusters: Sequence[np.ndarray]) -> float:
+    from sklearn.metrics import adjusted_rand_score
+
+    pairs = [(a, b) for i, a in enumerate(clusters) for b in clusters[:i]]
+    return float(np.mean([adjusted_rand_score(a, b) for a, b in pairs]))
+
+
+def _climb(curve: Curve, grid: Sequence[int]) -> None:
+    """Along the grid until the accuracy, or without labels the silhouette, has clearly fallen.
+
+    Large K cost most and tell least. The silhouette often only falls, and is followed up to WIDE all the same.
+    """
+    best, below = 0.0, 0
+    for at, k in enumerate(grid):
+        if sum(grid[: max(at + 1, LEAST_POINTS)]) * len(curve.x) > CLIMB_WORK:
+            raise TooLong(
+                "How many categories there are cannot be told: the labels do not say how large a class is, and with "
+                f"{curve.n_known:,} known classes a search by k-means would take hours. Label more images of each "
+                "class, or say how many categories there are (--k N of holotype discover and holotype train)."
+            )
+        point = curve.at(k)
+        value = point.labelled_accuracy if curve.informed else point.silhouette
+        best = max(best, value)
+        below = below + 1 if value < FALLEN_FRACTION * best else 0
+        if below >= 2 and (curve.informed or k >= WIDE_RANGE):
+            return
+
+
+def _search(curve: Curve) -> None:
+    """GCD's bounded Brent search for the highest accuracy, between the points two to either side of the best."""
+    from scipy.optimize import minimize_scalar
+
+    grid = curve.points
+    peak = max(range(len(grid)), key=lambda i: grid[i].labelled_accuracy)
+    bounds = (grid[max(peak - 2, 0)].k, grid[min(peak + 2, len(grid) - 1)].k)
+    options = {"maxiter": BRENT, "xatol": 0.5}
+    minimize_scalar(
+        lambda k: -curve.at(int(k)).labelled_accuracy, bounds=bounds, method="bounded", options=options
+    )
+
+
+def _fill(curve: Curve) -> None:
+    """A few K in the gaps of the range as it stands, so that its ends do not hang on single points."""
+    found = read_curve(curve.points, curve.n_known, curve.n_labelled, curve.points[-1].k)
+    wanted = np.linspace(found.low, found.high, FILL + 2).round().astype(int).tolist()
+    for k in sorted(set(wanted)):
+        curve.at(k)
+
+
+# -- reading the curve ------------------------------------------------------------------------------------
+
+
 def from_curve_and_size(answer: CountEstimate, points: Sequence[CountPoint]) -> CountEstimate:
     """An answer of class sizes with the curve around it; its silhouette decides within the range where it is clear."""
     answer = dataclasses.replace(answer, points=tuple(points))
@@ -99,9 +325,8 @@ def from_curve_and_size(answer: CountEstimate, points: Sequence[CountPoint]) -> 
         return answer
     told = f"The silhouette, which needs no labels, has a clear peak at {top.k} and decides."
     best = dataclasses.replace(answer, best=top.k)
-    return dataclasses.replace(
-        best, words=answer.words.replace(_range_words(answer), f"{_range_words(best)} {told}")
-    )
+    words = answer.words.replace(_range_words(answer), f"{_range_words(best)} {told}")
+    return dataclasses.replace(best, words=words)
 
 
 def combine_estimates(
@@ -114,12 +339,6 @@ def combine_estimates(
         f"{curve.high:,}; each counts by how sure it is."
     )
     return from_curve_and_size(dataclasses.replace(joined, words=f"{joined.words} {told}"), curve.points)
-
-
-def from_class_size_only(answer: CountEstimate) -> CountEstimate:
-    """An answer of class sizes that leaves much open, where the curve would take hours."""
-    told = "They are not sure; the labelled accuracy of k-means, which would have a say too, would take hours here."
-    return dataclasses.replace(answer, words=f"{answer.words} {told}")
 
 
 def midpoint(estimate: CountEstimate) -> int:
@@ -137,15 +356,13 @@ def by_class_size(size: ClassSize, n_images: int, n_known: int, k_max: int) -> C
     def fitted(k: float) -> int:
         return min(max(round(k), n_known), k_max)
 
-    low, best, high = fitted(size.low), fitted(size.k), fitted(size.high)
-    estimate = CountEstimate(best, low, high, (), "", "class sizes")
-    told = (
+    estimate = CountEstimate(fitted(size.k), fitted(size.low), fitted(size.high), (), "", "class sizes")
+    evidence = (
         f"By the neighbours of the labelled images, a known class has about {n_images / size.k:,.0f} images, labelled "
         f"or not. If new categories are as large in the mean, the range holds the true number in {COVERAGE:.0%} of "
         "cases."
     )
-    words = [_range_words(estimate), told, *_end_words(estimate, n_known, k_max)]
-    return dataclasses.replace(estimate, words=_sentences(words))
+    return _in_words(estimate, n_known, k_max, evidence)
 
 
 def read_curve(points: Sequence[CountPoint], n_known: int, n_labelled: int, k_max: int) -> CountEstimate:
@@ -166,14 +383,15 @@ def read_curve(points: Sequence[CountPoint], n_known: int, n_labelled: int, k_ma
         peak = int(smooth.argmax())
     low, high = _around(smooth, peak, smooth[peak] - tolerance)
     labels = CountEstimate(int(k[peak]), int(k[low]), int(k[high]), tuple(points), "")
-    estimate, by = _with_silhouette(labels)
-    words = [
-        _range_words(estimate),
-        _accuracy_words(labels, float(smooth[peak]), n_labelled, tolerance),
-        by,
-        *_end_words(estimate, n_known, k_max),
-    ]
-    return dataclasses.replace(estimate, words=_sentences(words))
+    estimate, silhouette = _with_silhouette(labels)
+    accuracy = f"k-means puts {smooth[peak]:.0%} of the {n_labelled:,} labelled images right at {labels.best}"
+    if labels.low == labels.high:
+        accuracy += ", and fewer elsewhere."
+    else:
+        accuracy += (
+            f"; they cannot tell {labels.low} to {labels.high} apart (one standard error is {tolerance:.1%})."
+        )
+    return _in_words(estimate, n_known, k_max, accuracy, silhouette)
 
 
 def _by_silhouette(points: Sequence[CountPoint], n_known: int, k_max: int) -> CountEstimate:
@@ -190,13 +408,11 @@ def _by_silhouette(points: Sequence[CountPoint], n_known: int, k_max: int) -> Co
     if clear_peak(points) is None:
         wide = (max(2, math.floor(estimate.low / UNCLEAR)), min(k_max, math.ceil(estimate.high * UNCLEAR)))
         estimate = dataclasses.replace(estimate, best=midpoint(estimate), low=wide[0], high=wide[1])
-    words = [
-        _range_words(estimate),
+    evidence = (
         f"Labels of fewer than two classes cannot help, so this is the silhouette alone: {values[peak]:.2f} at "
-        f"{usable[peak].k}, and within {SILHOUETTE_TOLERANCE:.0%} of it up to {usable[high].k}. Take it as a hint.",
-        *_end_words(estimate, n_known, k_max),
-    ]
-    return dataclasses.replace(estimate, words=_sentences(words))
+        f"{usable[peak].k}, and within {SILHOUETTE_TOLERANCE:.0%} of it up to {usable[high].k}. Take it as a hint."
+    )
+    return _in_words(estimate, n_known, k_max, evidence)
 
 
 def standard_error(accuracy: float, n_labelled: int, spread: float) -> float:
@@ -260,31 +476,19 @@ def _with_silhouette(labels: CountEstimate) -> tuple[CountEstimate, str]:
     return both, f"{told} is highest at {top.k} and {agrees}."
 
 
-def _sentences(words: Sequence[str]) -> str:
-    return " ".join(word for word in words if word)
-
-
-def _accuracy_words(labels: CountEstimate, accuracy: float, n_labelled: int, tolerance: float) -> str:
-    told = f"k-means puts {accuracy:.0%} of the {n_labelled:,} labelled images right at {labels.best}"
-    if labels.low == labels.high:
-        return f"{told}, and fewer elsewhere."
-    apart = f"{labels.low} to {labels.high} apart (one standard error is {tolerance:.1%})"
-    return f"{told}; they cannot tell {apart}."
-
-
-def _range_words(estimate: CountEstimate) -> str:
-    if estimate.low == estimate.high:
-        return f"{estimate.best} categories, known ones included."
-    return f"{estimate.low} to {estimate.high} categories, known ones included, most likely {estimate.best}."
-
-
-def _end_words(estimate: CountEstimate, n_known: int, k_max: int) -> list[str]:
-    """What a range that touches an end of the search means."""
-    words = []
+def _in_words(estimate: CountEstimate, n_known: int, k_max: int, *evidence: str) -> CountEstimate:
+    """Return the estimate with its words: the range, the evidence, and what an end of the search in it means."""
+    words = [_range_words(estimate), *evidence]
     if estimate.low == n_known and estimate.best == n_known:
         words.append(f"That is, perhaps nothing beyond the {n_known} known classes.")
     elif estimate.low == n_known:
         words.append(f"That there is nothing beyond the {n_known} known classes is possible too.")
     if estimate.high >= k_max > n_known:
         words.append(f"The search ended at {k_max}: there may be more, which a larger k_max would show.")
-    return words
+    return dataclasses.replace(estimate, words=" ".join(filter(None, words)))
+
+
+def _range_words(estimate: CountEstimate) -> str:
+    if estimate.low == estimate.high:
+        return f"{estimate.best} categories, known ones included."
+    return f"{estimate.low} to {estimate.high} categories, known ones included, most likely {estimate.best}."

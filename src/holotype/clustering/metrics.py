@@ -106,15 +106,14 @@ def score(table: Table, category: ArrayLike, known_score: ArrayLike | None = Non
     """
     if table.truth is None:
         raise InputError(f"The table {table.name!r} holds no truth: scores need the column `truth`.")
-    if len(np.asarray(category)) != len(table):
-        raise InputError(
-            f"The table has {len(table)} rows, but {len(np.asarray(category))} categories were given."
-        )
+    category = np.asarray(category)
+    if len(category) != len(table):
+        raise InputError(f"The table has {len(table)} rows, but {len(category)} categories were given.")
     rows = scored_rows(table)
     n_known, names, y = class_index(table.known, np.asarray(table.truth)[rows].astype(str))
     if len(rows) == 0:
         return dict.fromkeys(SCORES) | {"n": 0, "per_class": []}
-    p = np.asarray(category)[rows].astype(np.int64)
+    p = category[rows].astype(np.int64)
     accuracy = clustering_accuracy(y, p, n_known)
     from sklearn.metrics import adjusted_rand_score, normalized_mutual_info_score
 

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 import numpy as np
 import torch
 
-from holotype.clustering.class_imbalance import measure_imbalance
+from holotype.clustering.class_size import measure_imbalance
 from holotype.clustering.estimate_k import count_key, estimate_table, pick_k, write_count
 from holotype.clustering.k_curve import CountEstimate
 from holotype.config.schema import DiscoverConfig

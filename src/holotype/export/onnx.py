@@ -27,7 +27,7 @@ from holotype.data.augment import normalise
 from holotype.data.image_store import CROP_FRACTION
 from holotype.errors import InputError
 from holotype.export.assign import CorrectedModel, load_corrected
-from holotype.models.licences import licence_terms
+from holotype.models.zoo import licence_terms
 from holotype.runs.model_io import TrainedModel, load_model
 from holotype.runs.predict import has_logits
 from holotype.utils.atomic import refuse_existing, write_output

@@ -1,16 +1,93 @@
-"""Allow or refuse plug-in methods that a file names as `package.module:Class`.
+"""The methods by name, and which of them may be run. A new one touches two files: its own, and METHODS.
 
 What a person types, or a program hands over, is their own word. What stands in model.json, in a file of settings or in
-a study may come from a stranger.
+a study may come from a stranger: `package.module:Class` there needs `allow_code`.
 """
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib.metadata import entry_points
 from pathlib import Path
+from typing import TypeGuard
 
 from holotype.errors import InputError
+from holotype.methods.base import Method
+from holotype.methods.dccl import DCCL
+from holotype.methods.debgcd import DebGCD
+from holotype.methods.gcd import GCD
+from holotype.methods.kmeans import KMeans
+from holotype.methods.promptcal import PromptCAL
+from holotype.methods.protogcd import ProtoGCD
+from holotype.methods.rpc import RPC
+from holotype.methods.rs import RS
+from holotype.methods.simgcd import SimGCD
+from holotype.methods.sptnet import SPTNet
+from holotype.methods.uno import UNO
+from holotype.utils.text import suggest
+
+METHODS: dict[str, type[Method]] = {
+    "kmeans": KMeans,
+    "rs": RS,
+    "uno": UNO,
+    "gcd": GCD,
+    "promptcal": PromptCAL,
+    "dccl": DCCL,
+    "simgcd": SimGCD,
+    "sptnet": SPTNet,
+    "protogcd": ProtoGCD,
+    "debgcd": DebGCD,
+    "rpc": RPC,
+}
+PLUGINS = "holotype.methods"
+"""Group of the entry points by which an installed package brings methods."""
+
+
+def find_method(name: str) -> type[Method]:
+    """Return a method by its key, by `package.module:Class`, or by an entry point of the group `holotype.methods`."""
+    if name in METHODS:
+        return METHODS[name]
+    if ":" in name:
+        return _import_method(name)
+    for entry in entry_points(group=PLUGINS, name=name):
+        return _import_method(entry.value)
+    there = [*METHODS, *plugin_names()]
+    method, at, preset = name.partition("@")  # as in lists of methods
+    near = f" (write {method} --preset {preset})" if at and method in there else suggest(method, there)
+    raise InputError(
+        f"There is no method {name!r}{near}; choose one of {', '.join(there)}, "
+        "or name one of your own as package.module:Class."
+    )
+
+
+def plugin_names() -> list[str]:
+    """List the methods that installed packages bring; a name that is ours stays ours."""
+    return sorted({entry.name for entry in entry_points(group=PLUGINS)} - METHODS.keys())
+
+
+def _import_method(name: str) -> type[Method]:
+    module_name, _, class_name = name.partition(":")
+    hint = ""
+    try:
+        module = importlib.import_module(module_name)
+        methods = [key for key, value in vars(module).items() if _is_method(value)]
+        hint = suggest(name, [f"{module_name}:{key}" for key in methods])
+        found = getattr(module, class_name)
+    except (ImportError, AttributeError, ValueError, TypeError) as error:  # TypeError: a relative name
+        raise InputError(
+            f"The method {name!r} cannot be imported ({error}){hint}; "
+            "write it as package.module:Class, with the package installed or on PYTHONPATH."
+        ) from error
+    if not _is_method(found):
+        raise InputError(f"{name!r} is not a method: it must be a subclass of holotype.methods.Method.")
+    return found
+
+
+def _is_method(value: object) -> TypeGuard[type[Method]]:
+    return isinstance(value, type) and issubclass(value, Method)
+
 
 _code_is_allowed = False
 

@@ -28,8 +28,7 @@ from holotype.config.schema import (
     requested_backbone,
 )
 from holotype.errors import InputError
-from holotype.models.hub import is_repository, repository_origin
-from holotype.models.licences import UNKNOWN, has_conditions, licence_text
+from holotype.models.hub import is_repository, load_from_hub, repository_origin
 from holotype.models.tail import Model, check_blocks, split_backbone
 from holotype.models.weights_io import (
     CAVEAT,
@@ -41,7 +40,7 @@ from holotype.models.weights_io import (
     find_origin,
     load_network,
 )
-from holotype.models.zoo import build_untrained, load_from_hub, model_outline
+from holotype.models.zoo import UNKNOWN, build_untrained, has_conditions, licence_text, model_outline
 
 KINDS = {"token": "token", "mean": "avg"}
 """By timm's names."""

@@ -1,4 +1,4 @@
-"""Hugging Face hub repositories as backbones, and backbones in one file for use offline.
+"""The Hugging Face hub: weights of timm, repositories as backbones, and backbones in one file for use offline.
 
 Only what is needed is fetched, and what lies in the client's cache is not fetched again.
 
@@ -10,8 +10,13 @@ came from.
 from __future__ import annotations
 
 import json
+import logging
 import os
+import pickle
 import re
+import zipfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -27,8 +32,6 @@ from holotype.models.convert import (
     from_timm_config,
     from_transformers_config,
 )
-from holotype.models.hub_client import download_error, hub_request, short_error
-from holotype.models.licences import UNKNOWN
 from holotype.models.tail import Model
 from holotype.models.weights_io import (
     WeightsOrigin,
@@ -38,7 +41,7 @@ from holotype.models.weights_io import (
     read_metadata,
     weights_digest,
 )
-from holotype.models.zoo import RECOMMENDED, is_network_error, load_from_hub, model_outline
+from holotype.models.zoo import RECOMMENDED, UNKNOWN, import_timm, model_outline
 from holotype.utils.atomic import atomic_write
 
 PREFIX = "hf-hub:"
@@ -48,6 +51,142 @@ OPEN_CLIP, CONFIG, PREPROCESS, CARD = (
     "preprocessor_config.json",
     "README.md",
 )
+
+
+CLIENT = "huggingface_hub"
+HUB_RETRIES = ("thrown while requesting", "Retrying in ")
+"""What the client's lines about a try hold."""
+MAX_ERROR_TEXT = 150
+"""Characters of an error that are told."""
+HUB_CLIENTS = ("huggingface_hub", "httpx", "httpx2", "requests", "urllib3")
+"""Packages whose errors speak of the network."""
+CACHE_NAMES = (
+    "model.safetensors",
+    "pytorch_model.bin",
+    "open_clip_model.safetensors",
+    "open_clip_pytorch_model.bin",
+)
+"""Names that weights have on the hub."""
+
+log = logging.getLogger(__name__)
+
+
+class _RetryLog(logging.Filter):
+    """Lets no line about a try pass; the first one is told in other words."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.told = False
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        if record.levelno > logging.WARNING or not any(words in record.getMessage() for words in HUB_RETRIES):
+            return True
+        if not self.told:
+            self.told = True
+            log.info("The Hugging Face hub does not answer; it is asked again for up to a minute.")
+        return False
+
+
+@contextmanager
+def hub_request() -> Iterator[None]:
+    """Around calls of the client, which says two lines for each of a dozen tries; --verbose shows them all."""
+    import huggingface_hub.utils  # noqa: F401 (brings the handlers of its logger)
+
+    handlers = [] if log.isEnabledFor(logging.DEBUG) else logging.getLogger(CLIENT).handlers[:]
+    tries = _RetryLog()
+    for handler in handlers:
+        handler.addFilter(tries)
+    try:
+        yield
+    finally:
+        for handler in handlers:
+            handler.removeFilter(tries)
+
+
+def download_error(error: Exception) -> str:
+    """The reason in a few words, for a sentence about what could not be fetched."""
+    from huggingface_hub import constants
+    from huggingface_hub.errors import LocalEntryNotFoundError
+
+    if not isinstance(error, LocalEntryNotFoundError):
+        return short_error(error)
+    return "HF_HUB_OFFLINE forbids to ask it" if constants.HF_HUB_OFFLINE else "it does not answer"
+
+
+def short_error(error: Exception) -> str:
+    """Kind and first line of an error, cut between words where it is long."""
+    lines = str(error).strip().splitlines()
+    if not lines:
+        return type(error).__name__
+    line = lines[0].strip()
+    if len(line) > MAX_ERROR_TEXT:
+        line = f"{line[:MAX_ERROR_TEXT].rpartition(' ')[0] or line[:MAX_ERROR_TEXT]} ..."
+    return f"{type(error).__name__}: {line}"
+
+
+def load_from_hub(arch: str, size: int) -> Model:
+    """The network with the weights of timm's name; a hub out of reach and a damaged file become advice."""
+    timm = import_timm()
+    try:
+        with hub_request():
+            return timm.create_model(arch, pretrained=True, num_classes=0, img_size=size)
+    except Exception as error:
+        repository = timm.get_pretrained_cfg(arch).hf_hub_id or f"timm/{arch}"
+        if _is_code(error):
+            raise InputError(
+                f"The weights of {arch} that the Hugging Face hub hands out as {repository} would run code when they "
+                "are loaded, and were not: give the path of a .safetensors file that you trust, or use the embedded "
+                "backbone."
+            ) from error
+        if _is_corrupt(error):
+            raise InputError(_damage_error(arch, repository, error)) from error
+        if is_network_error(error):
+            raise InputError(
+                f"The weights of {arch} could not be fetched from the Hugging Face hub ({download_error(error)}): "
+                f"try again, or run `holotype backbones fetch {arch}` where there is a network and name the file that "
+                "it writes as the backbone, or use the embedded backbone."
+            ) from error
+        raise
+
+
+def _is_code(error: Exception) -> bool:
+    """Weights are loaded without running what a pickle asks for; timm, or torch, says so where it asks."""
+    return isinstance(error, RuntimeError | pickle.UnpicklingError) and bool(
+        re.search("weights[_ ]only", str(error), re.IGNORECASE)
+    )
+
+
+def _is_corrupt(error: Exception) -> bool:
+    from safetensors import SafetensorError
+
+    torn = isinstance(error, RuntimeError) and "PytorchStreamReader" in str(error)  # what torch.load says
+    return isinstance(error, SafetensorError | EOFError | zipfile.BadZipFile | pickle.UnpicklingError) or torn
+
+
+def is_network_error(error: Exception) -> bool:
+    """The hub's client changes its HTTP library between versions, and not all their errors are OSErrors."""
+    package = type(error).__module__.partition(".")[0]
+    wrong_sum = isinstance(error, RuntimeError) and "invalid hash value" in str(error)  # what torch.hub says
+    return isinstance(error, OSError) or package in HUB_CLIENTS or wrong_sum
+
+
+def _damage_error(arch: str, repository: str, error: Exception) -> str:
+    """The sentence about weights that were fetched and cannot be read."""
+    files = " and ".join(str(file) for file in _download(repository))
+    what = f"delete {files}" if files else f"delete {repository} from the hub's cache (hf cache)"
+    return (
+        f"The weights of {arch} were not fetched whole from the Hugging Face hub ({short_error(error)}): "
+        f"{what}, and run "
+        "the same command again."
+    )
+
+
+def _download(repository: str) -> list[Path]:
+    """Files of a repository in the hub's cache; where it keeps links to them, what these point to."""
+    from huggingface_hub import try_to_load_from_cache
+
+    found = [try_to_load_from_cache(repository, name) for name in CACHE_NAMES]
+    return [Path(file).resolve() for file in found if isinstance(file, str)]
 
 
 def is_repository(name: str) -> bool:

@@ -1,4 +1,4 @@
-"""Model zoo: timm networks that fit, and a short list of recommended backbones.
+"""Model zoo: timm networks that fit, their licences and speed, and a short list of recommended backbones.
 
 timm is imported inside the functions: it takes seconds.
 
@@ -8,10 +8,11 @@ Licences are those that the weights were published under when the list was made;
 from __future__ import annotations
 
 import difflib
-import pickle
+import json
 import re
+import time
 import warnings
-import zipfile
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
@@ -21,19 +22,28 @@ from torch import nn
 
 from holotype.config.schema import RGB
 from holotype.errors import InputError
-from holotype.models.hub_client import download_error, hub_request, short_error
-from holotype.models.licences import has_conditions
 from holotype.models.tail import Model
 
-HUB_CLIENTS = ("huggingface_hub", "httpx", "httpx2", "requests", "urllib3")
-"""Packages whose errors speak of the network."""
-CACHE_NAMES = (
-    "model.safetensors",
-    "pytorch_model.bin",
-    "open_clip_model.safetensors",
-    "open_clip_pytorch_model.bin",
+FREE_LICENCES = frozenset(
+    {"apache-2.0", "mit", "bsd-2-clause", "bsd-3-clause", "cc0-1.0", "cc-by-4.0", "isc", "unlicense"}
 )
-"""Names that weights have on the hub."""
+"""Use of any kind, results and fine-tunes included, with no more asked than to keep the notice."""
+UNKNOWN = "unknown"
+NO_COMMERCE = re.compile(r"(^|-)nc(-|$)|non-?commercial|research|amlr", re.IGNORECASE)
+"""Of licences that forbid commercial use: cc-by-nc-4.0, fair-noncommercial-research-license, apple-amlr."""
+CUSTOM_TERMS = {
+    "dinov3-license": "Meta's DINOv3 licence: whoever passes on the weights, or a model made from them, passes on its "
+    "terms, and some uses are forbidden (https://ai.meta.com/resources/models-and-libraries/dinov3-license)",
+    "sapiens2-license": "Meta's Sapiens2 licence, with terms of its own",
+    "apple-ascl": "Apple's sample code licence, with terms of its own",
+}
+
+
+SPEED_BATCH = 4
+"""Images in a pass that is timed."""
+ENOUGH_SECONDS, MIN_PASSES = 0.5, 2
+"""Seconds and passes after which the best time is taken."""
+Clock = Callable[[], float]
 
 
 def import_timm() -> ModuleType:
@@ -65,6 +75,29 @@ def check_name(name: str, *, with_weights: bool) -> None:
     near = difflib.get_close_matches(name, usable, n=3, cutoff=0.5)
     hint = f"did you mean {', '.join(near)}?" if near else "timm.list_pretrained() lists those it knows."
     raise InputError(f'timm knows no network "{name}": {hint}')
+
+
+def has_conditions(licence: str) -> bool:
+    return licence.lower() not in FREE_LICENCES
+
+
+def licence_terms(licence: str) -> str:
+    """What somebody must know before they use the weights for more than a look; "" for a free licence."""
+    if not has_conditions(licence):
+        return ""
+    if licence in ("", UNKNOWN):
+        return "Nobody says under which licence its weights are; find out before you publish or sell what comes of it."
+    if licence.lower() in CUSTOM_TERMS:
+        return f"Its weights are under {CUSTOM_TERMS[licence.lower()]}."
+    if NO_COMMERCE.search(licence):
+        return f"Its weights are under {licence}, which forbids commercial use, of models made from them too."
+    return f"Its weights are under {licence}, with terms of its own; read them before you pass on a model made of them."
+
+
+def licence_text(name: str, licence: str) -> str:
+    """The line that is printed when weights are loaded."""
+    words = licence_terms(licence)
+    return f"Backbone {name}: {words}" if words else f"Backbone {name}: licence {licence}."
 
 
 def licence_of(name: str) -> str:
@@ -125,71 +158,6 @@ def build_untrained(arch: str, **settings: object) -> Model:
         return timm.create_model(arch, pretrained=False, num_classes=0, **settings)
 
 
-def load_from_hub(arch: str, size: int) -> Model:
-    """The network with the weights of timm's name; a hub out of reach and a damaged file become advice."""
-    timm = import_timm()
-    try:
-        with hub_request():
-            return timm.create_model(arch, pretrained=True, num_classes=0, img_size=size)
-    except Exception as error:
-        repository = timm.get_pretrained_cfg(arch).hf_hub_id or f"timm/{arch}"
-        if _is_code(error):
-            raise InputError(
-                f"The weights of {arch} that the Hugging Face hub hands out as {repository} would run code when they "
-                "are loaded, and were not: give the path of a .safetensors file that you trust, or use the embedded "
-                "backbone."
-            ) from error
-        if _is_corrupt(error):
-            raise InputError(_damage_error(arch, repository, error)) from error
-        if is_network_error(error):
-            raise InputError(
-                f"The weights of {arch} could not be fetched from the Hugging Face hub ({download_error(error)}): "
-                f"try again, or run `holotype backbones fetch {arch}` where there is a network and name the file that "
-                "it writes as the backbone, or use the embedded backbone."
-            ) from error
-        raise
-
-
-def _is_code(error: Exception) -> bool:
-    """Weights are loaded without running what a pickle asks for; timm, or torch, says so where it asks."""
-    return isinstance(error, RuntimeError | pickle.UnpicklingError) and bool(
-        re.search("weights[_ ]only", str(error), re.IGNORECASE)
-    )
-
-
-def _is_corrupt(error: Exception) -> bool:
-    from safetensors import SafetensorError
-
-    torn = isinstance(error, RuntimeError) and "PytorchStreamReader" in str(error)  # what torch.load says
-    return isinstance(error, SafetensorError | EOFError | zipfile.BadZipFile | pickle.UnpicklingError) or torn
-
-
-def is_network_error(error: Exception) -> bool:
-    """The hub's client changes its HTTP library between versions, and not all their errors are OSErrors."""
-    package = type(error).__module__.partition(".")[0]
-    wrong_sum = isinstance(error, RuntimeError) and "invalid hash value" in str(error)  # what torch.hub says
-    return isinstance(error, OSError) or package in HUB_CLIENTS or wrong_sum
-
-
-def _damage_error(arch: str, repository: str, error: Exception) -> str:
-    """The sentence about weights that were fetched and cannot be read."""
-    files = " and ".join(str(file) for file in _download(repository))
-    what = f"delete {files}" if files else f"delete {repository} from the hub's cache (hf cache)"
-    return (
-        f"The weights of {arch} were not fetched whole from the Hugging Face hub ({short_error(error)}): "
-        f"{what}, and run "
-        "the same command again."
-    )
-
-
-def _download(repository: str) -> list[Path]:
-    """Files of a repository in the hub's cache; where it keeps links to them, what these point to."""
-    from huggingface_hub import try_to_load_from_cache
-
-    found = [try_to_load_from_cache(repository, name) for name in CACHE_NAMES]
-    return [Path(file).resolve() for file in found if isinstance(file, str)]
-
-
 @dataclass(frozen=True)
 class RecommendedBackbone:
     """A backbone of the list."""
@@ -203,79 +171,54 @@ class RecommendedBackbone:
     image_size: int = 224
 
 
-USES = {
-    "photos": "photographs of things, scenes, art, products",
-    "nature": "animals, plants, fungi, camera traps",
-    "medical": "radiology, pathology, microscopy",
-    "industrial": "parts, surfaces, defects, aerial views: images without faces",
-}
-DINOV2 = "self-supervised on 142 M curated images; no labels, no text"
-RECOMMENDED: dict[str, tuple[RecommendedBackbone, ...]] = {
-    "photos": (
-        RecommendedBackbone(
-            "vit_base_patch14_dinov2.lvd142m",
-            "vit_base_patch14_dinov2",
-            "apache-2.0",
-            f"{DINOV2}; what auto takes on a GPU",
-        ),
-        RecommendedBackbone(
-            "vit_small_patch14_dinov2.lvd142m",
-            "vit_small_patch14_dinov2",
-            "apache-2.0",
-            "the same, smaller; what auto takes on a CPU",
-        ),
-        RecommendedBackbone(
-            "vit_base_patch16_dinov3.lvd1689m",
-            "vit_base_patch16_dinov3",
-            "dinov3-license",
-            "DINOv2's successor; its licence goes with every model made from it",
-            256,
-        ),
-        RecommendedBackbone(
-            "embedded", "vit_tiny_patch16_224", "mit", "in the package, no network needed; coarse", 128
-        ),
-    ),
-    "nature": (
-        RecommendedBackbone(
-            "hf-hub:imageomics/bioclip",
-            "vit_base_patch16_clip_224",
-            "mit",
-            "trained on 10 M images of 450,000 taxa with their names",
-        ),
-        RecommendedBackbone(
-            "vit_base_patch14_dinov2.lvd142m",
-            "vit_base_patch14_dinov2",
-            "apache-2.0",
-            "where kinds differ by more than taxonomy: poses, behaviour, habitat",
-        ),
-    ),
-    "medical": (
-        RecommendedBackbone(
-            "hf-hub:microsoft/BiomedCLIP-PubMedBERT_256-vit_base_patch16_224",
-            "vit_base_patch16_224",
-            "mit",
-            "trained on 15 M figures of papers with captions; its makers mean it for research",
-        ),
-        RecommendedBackbone(
-            "vit_base_patch14_reg4_dinov2.lvd142m",
-            "vit_base_patch14_reg4_dinov2",
-            "apache-2.0",
-            "for kinds of images that BiomedCLIP never saw",
-        ),
-    ),
-    "industrial": (
-        RecommendedBackbone(
-            "vit_base_patch14_reg4_dinov2.lvd142m",
-            "vit_base_patch14_reg4_dinov2",
-            "apache-2.0",
-            f"{DINOV2}; registers keep small details from being drowned",
-        ),
-        RecommendedBackbone(
-            "vit_small_patch14_reg4_dinov2.lvd142m",
-            "vit_small_patch14_reg4_dinov2",
-            "apache-2.0",
-            "the same, smaller",
-        ),
-    ),
+@dataclass(frozen=True)
+class Speed:
+    """Of one network on one device."""
+
+    parameters: int
+    milliseconds: float
+    """An image, whole network, forward: as many seconds for 1,000 images."""
+
+
+def measure_speed(
+    arch: str,
+    image_size: int,
+    device: torch.device,
+    dtype: torch.dtype = torch.float32,
+    clock: Clock = time.perf_counter,
+) -> Speed:
+    """Build the network with random weights and time it; nothing is fetched."""
+    with torch.random.fork_rng(devices=[]):
+        model: nn.Module = build_untrained(arch, img_size=image_size)
+    model = model.eval().requires_grad_(False).to(device, dtype)
+    images = torch.zeros(SPEED_BATCH, 3, image_size, image_size, device=device, dtype=dtype)
+    seconds = fastest_pass(lambda: model(images), device, clock)
+    return Speed(sum(p.numel() for p in model.parameters()), 1000 * seconds / SPEED_BATCH)
+
+
+@torch.no_grad()
+def fastest_pass(run: Callable[[], object], device: torch.device, clock: Clock = time.perf_counter) -> float:
+    """Seconds of the fastest of several passes after a first one that warms up.
+
+    clock: time.process_time counts what the processor does for us alone, whoever else it works for.
+    """
+    run()
+    best, started, passes = float("inf"), clock(), 0
+    while passes < MIN_PASSES or clock() - started < ENOUGH_SECONDS:
+        if device.type == "cuda":
+            torch.cuda.synchronize(device)
+        begun = clock()
+        run()
+        if device.type == "cuda":
+            torch.cuda.synchronize(device)
+        best, passes = min(best, clock() - begun), passes + 1
+    return best
+
+
+_LISTS = json.loads((Path(__file__).parent / "recommended.json").read_text(encoding="utf-8"))
+USES: dict[str, str] = {use: content["images"] for use, content in _LISTS.items()}
+"""The kinds of images that there are lists for, in words."""
+RECOMMENDED = {
+    use: tuple(RecommendedBackbone(**one) for one in content["backbones"]) for use, content in _LISTS.items()
 }
 """The best first; none of the first ones has strings attached."""

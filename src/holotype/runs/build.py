@@ -19,9 +19,9 @@ from holotype.errors import InputError
 from holotype.methods import Method, Stage, Task, find_method
 from holotype.methods.base import Views
 from holotype.models.backbone import Backbone
-from holotype.models.frozen import Unregistered
 from holotype.models.token_cache import CacheViews
 from holotype.runs.experiment import Experiment
+from holotype.training.encoder import Unregistered
 from holotype.training.views import check_cacheable
 from holotype.utils.device import pick_device
 

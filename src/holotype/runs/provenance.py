@@ -17,7 +17,7 @@ import torch
 import holotype
 from holotype.data.table import Table
 from holotype.models.backbone import Backbone
-from holotype.models.licences import licence_terms
+from holotype.models.zoo import licence_terms
 from holotype.utils.device import Device, cpu_count
 from holotype.utils.distributed import world_size
 

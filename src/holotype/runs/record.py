@@ -46,7 +46,7 @@ from holotype.results.apply_edits import REJECTED_NOTE
 from holotype.runs.identity import Identity
 from holotype.runs.predict import Predictions
 from holotype.training.divergence import Restart
-from holotype.training.encoder import to_device_images
+from holotype.training.encoder import predict_table
 from holotype.training.loop import Loop
 from holotype.training.views import FreshViews, table_features
 from holotype.utils.atomic import write_text
@@ -205,7 +205,7 @@ def score_held_out(loop: Loop, test: Table, store: ImageStore) -> Scores:
     rows = torch.from_numpy(np.flatnonzero(test.usable))
     source = FreshViews(store, loop.encoder)
     with torch.no_grad():
-        placed = to_device_images(loop.method, table_features(source, rows, len(test)), rows)
+        placed = predict_table(loop.method, table_features(source, rows, len(test)), rows)
     source.close()
     return Scores(**headline_scores(score_table(test, placed)))
 

@@ -12,7 +12,6 @@ from holotype.errors import InputError
 from holotype.methods.base import Method, Needs, Now, Prediction, Stage
 from holotype.models.backbone import Backbone
 from holotype.models.compile import CompiledBlocks, CompiledTrunk
-from holotype.models.frozen import Unregistered, registered_count
 from holotype.models.tail import place_trunk
 from holotype.utils.device import Device
 
@@ -21,6 +20,31 @@ CHUNK = {"cpu": 64}
 LARGEST_CHUNK = 256
 """The same on other devices."""
 PREDICT_BATCH = 4096
+
+
+class Unregistered:
+    """Stand for a module that is called and never registered: its owner neither trains nor saves it."""
+
+    def __init__(self, module: nn.Module) -> None:
+        self.module = module
+
+    def __call__(self, *given: Any, **named: Any) -> Any:
+        return self.module(*given, **named)
+
+    def __getattr__(self, name: str) -> Any:
+        if name == "module":  # a copy in the making has none yet
+            raise AttributeError(name)
+        return getattr(self.module, name)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Unregistered:
+        """Everybody shares the one module."""
+        return self
+
+
+def registers(owner: nn.Module, module: nn.Module) -> bool:
+    """Whether `owner` would train or save a parameter of `module`."""
+    theirs = {id(parameter) for parameter in module.parameters()}
+    return any(id(parameter) in theirs for parameter in owner.parameters())
 
 
 class Encoder:
@@ -64,7 +88,7 @@ class Encoder:
     def _build(self, method: Method) -> nn.Module:
         """What the method makes of trunk and tail, bound to it."""
         module = method.build_encoder(Unregistered(self.trunk), self.tail).to(self.device, self.dtype)
-        if registered_count(module, self.trunk):
+        if registers(module, self.trunk):
             raise InputError(
                 f"The encoder of {type(method).__name__} registers the frozen trunk as a part of its own; keep the "
                 "trunk that build_encoder is given as it is, and call it."
@@ -126,7 +150,7 @@ class Encoder:
         return features
 
 
-def to_device_images(method: Method, features: Tensor, rows: Tensor) -> Prediction:
+def predict_table(method: Method, features: Tensor, rows: Tensor) -> Prediction:
     """The method's word on every image of a table, on the CPU; images outside `rows` are placed nowhere (-1)."""
     parts = [method.predict(part) for part in features.split(PREDICT_BATCH)]
     unread = torch.ones(len(features), dtype=torch.bool)

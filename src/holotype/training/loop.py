@@ -12,20 +12,22 @@ import torch
 from torch import Tensor, nn
 
 from holotype.config.schema import TrainConfig
+from holotype.data.bursts import first_frames
 from holotype.data.image_store import ImageStore
+from holotype.data.samplers import keyed_generator
 from holotype.data.table import Table
-from holotype.methods.base import Method, Prediction, Progress, Stage
+from holotype.methods.base import Images, Method, Prediction, Progress, Stage
 from holotype.models.backbone import Backbone
 from holotype.models.token_cache import TokenCache
-from holotype.training.batches import EpochDraws, StageDraws, training_rows
+from holotype.training.batches import StageDraws, training_rows
 from holotype.training.checkpoint import Checkpointer, CheckpointState, Position
 from holotype.training.divergence import Diverged, DivergenceGuard
-from holotype.training.duration import log_duration
-from holotype.training.evaluate import TableEvaluator
-from holotype.training.optim import build_sgd, logged_rate, refresh_graph_rates, restore_momentum, set_rates
+from holotype.training.encoder import predict_table
+from holotype.training.optim import build_sgd, logged_rate, reset_parameters, restore_momentum, set_rates
 from holotype.training.progress import StopRequest, TrainingBar, score_line
+from holotype.training.stage import StageRun, log_duration
 from holotype.training.step import Step, out_of_memory
-from holotype.training.views import ViewSources
+from holotype.training.views import Key, ViewSources, evaluation_features, table_features
 from holotype.utils.device import Device
 from holotype.utils.distributed import any_rank, rank
 from holotype.utils.memory import is_out_of_memory
@@ -35,7 +37,14 @@ Score = Callable[[Prediction], dict[str, Any]]
 
 
 class Loop:
-    """Trains one method on one table. `fit` resumes by itself from the run folder."""
+    """Train one method on one table. `fit` resumes by itself from the run folder."""
+
+    current: StageRun
+    """The stage that trains; after training, the last one. Set when the first stage begins."""
+    prediction: Prediction
+    """Of every image; set when training ends."""
+    features: Tensor
+    """(N, D) of every image after the last step, zeros for those that cannot be read; set when training ends."""
 
     def __init__(
         self,
@@ -70,27 +79,19 @@ class Loop:
         self.initial = {name: parameter.detach().clone() for name, parameter in self.learnable.items()}
         self.position = Position()
         self.started = self.last_save = time.monotonic()
-        self.step: Step | None = None
-        self.draws: StageDraws | None = None
-        self.coming: EpochDraws | None = None
         self.captured: dict[str, bool] = {}
         """Stages so far, and whether their steps were replayed as a CUDA graph."""
-        self.journal, self.guard = (
-            Checkpointer(folder, identity),
-            DivergenceGuard(round(config.warmup * config.epochs)),
-        )
-        self.placed: Prediction | None = None
-        self.features: Tensor | None = None
-        """(N, D) of every image after the last step, zeros for those that cannot be read; None before."""
+        self.journal = Checkpointer(folder, identity)
+        self.guard = DivergenceGuard(round(config.warmup * config.epochs))
         self.on_epoch: Callable[[int], None] | None = None
-        """Called after each epoch of a stage with the number of those done, for whoever wants to look on."""
+        """Called after each epoch of a stage with the number of epochs done."""
         self.rows = training_rows(table, config, self.stages)
-        self.steps, self.gallery = self.rows.steps, TableEvaluator(self.rows, compute)
+        self.steps = self.rows.steps
         method.batch_size, method.steps = config.batch_size, self.steps
 
     @property
     def mode(self) -> str:
-        """`exact`, `cached 16+8` or `images`; where stages differ, each with its epochs."""
+        """Name how views are made: `exact`, `cached 16+8`, `images`, or each of them with its epochs."""
         return self.sources.mode(self.config.epochs)
 
     @property
@@ -110,8 +111,7 @@ class Loop:
                 if not is_out_of_memory(error):
                     raise
                 raise out_of_memory(self.source.stage, self.config.batch_size) from error
-        assert self.placed is not None
-        return self.placed
+        return self.prediction
 
     def training(
         self, stop: StopRequest, bar: TrainingBar | None = None
@@ -140,45 +140,33 @@ class Loop:
     def _run_stage(
         self, stage: Stage, tensors: dict[str, Tensor], stop: StopRequest, shared: TrainingBar | None
     ) -> Generator[None, None, None]:
-        epochs = self.epochs(stage)
-        optimiser = self._begin_stage(stage, tensors)
-        bar = shared or TrainingBar(self.progress and rank() == 0, stage.name, epochs * self.steps)
+        run = self.current = self._begin_stage(stage, tensors)
+        bar = shared or TrainingBar(self.progress and rank() == 0, stage.name, run.epochs * self.steps)
         with nullcontext() if shared else bar:
             within = self.position.epoch * self.steps + self.position.step
             bar.advance_to(self.position.counter if shared else within)
-            for epoch in range(self.position.epoch, epochs):
+            for epoch in range(self.position.epoch, run.epochs):
                 self.position.epoch = epoch
-                yield from self._run_epoch(stage, epoch, epochs, optimiser, stop, bar)
+                yield from self._run_epoch(run, epoch, stop, bar)
                 self.position = Position(self.position.stage, epoch + 1, 0, self.position.counter)
                 if self.on_epoch:
                     self.on_epoch(epoch + 1)
-            self._save()
+            self._save(run)
 
-    def _begin_stage(self, stage: Stage, tensors: dict[str, Tensor]) -> torch.optim.Optimizer:
-        """Build the stage's optimiser with the momentum of the state, or refresh what starts anew; its views, its
-        draws and its step."""
-        c = self.config
-        optimiser = build_sgd(
-            self.learnable,
-            stage.trains,
-            self.lr(stage),
-            c.momentum,
-            c.weight_decay,
-            stage.rates,
-            self.guard.slowed,
-            c.block_rate,
-        )
+    def _begin_stage(self, stage: Stage, tensors: dict[str, Tensor]) -> StageRun:
+        """Build the optimiser with the momentum of a state, or reset what starts anew; the views, batches and step."""
+        c, at, epochs, slowed = self.config, self.position, self.epochs(stage), self.guard.slowed
+        rates = (self.lr(stage), c.momentum, c.weight_decay, stage.rates, slowed, c.block_rate)
+        optimiser = build_sgd(self.learnable, stage.trains, *rates)
         restore_momentum(optimiser, self.learnable, tensors)
-        at_start = self.position.epoch == 0 and self.position.step == 0 and not self.position.begun
-        if at_start:
-            refresh_graph_rates(self.learnable, self.initial, stage.fresh)
+        if at.epoch == 0 and at.step == 0 and not at.begun:
+            reset_parameters(self.learnable, self.initial, stage.fresh)
         self.source = self.sources.of(stage)
-        rows, key = self.rows, (self.seed, self.position.stage)
-        self.draws = StageDraws(stage, self.source, self.method, rows, c.batch_size, self.epochs(stage), key)
-        self.coming = None
-        self.step = Step(stage, self.source, self.method, self.modules, optimiser, self.rows.target, c.eager)
-        self.step.resumed = {n.removeprefix("sums."): t for n, t in tensors.items() if n.startswith("sums.")}
-        return optimiser
+        key = (self.seed, at.stage)
+        batches = StageDraws(stage, self.source, self.method, self.rows, c.batch_size, epochs, key)
+        step = Step(stage, self.source, self.method, self.modules, optimiser, self.rows.target, c.eager)
+        step.resumed = {n.removeprefix("sums."): t for n, t in tensors.items() if n.startswith("sums.")}
+        return StageRun(stage, epochs, batches, step)
 
     def seconds(self) -> float:
         """Time spent in `fit` so far, with that of the interrupted runs before it."""
@@ -193,74 +181,71 @@ class Loop:
     # -- one epoch ----------------------------------------------------------------------------------
 
     def _run_epoch(
-        self,
-        stage: Stage,
-        epoch: int,
-        epochs: int,
-        optimiser: torch.optim.Optimizer,
-        stop: StopRequest,
-        bar: TrainingBar,
+        self, run: StageRun, epoch: int, stop: StopRequest, bar: TrainingBar
     ) -> Generator[None, None, None]:
-        assert self.step is not None
-        assert self.draws is not None
         if not self.position.begun:
-            self._before_epoch(stage, epoch)
+            self._before_epoch(run, epoch)
             self.position.begun = True
         first = self.position.step
-        coming = self.coming or self.draws.epoch(epoch, first)
+        batches = run.epoch(epoch, first)
         self.modules.train()
-        for step, draw in enumerate(coming.drawn, start=first):
-            set_rates(optimiser, self.config.warmup, Progress(epoch, epochs, step, coming.steps))
-            terms = self.step(draw)
+        for step, batch in enumerate(batches.drawn, start=first):
+            set_rates(
+                run.step.optimiser, self.config.warmup, Progress(epoch, run.epochs, step, batches.steps)
+            )
+            terms = run.step(batch)
             self.position.step, self.position.counter = step + 1, self.position.counter + 1
-            bar.step(dict(zip(self.step.names, terms, strict=True)) if bar.show else {})
-            self.journal.beat(self.position, stage.name, epochs, self.total_steps, terms)
+            bar.step(dict(zip(run.step.names, terms, strict=True)) if bar.show else {})
+            self.journal.beat(self.position, run.stage.name, run.epochs, self.total_steps, terms)
             stopping = any_rank(stop.requested, self.device)
             if stopping or time.monotonic() - self.last_save > self.config.save_seconds:
-                self._save()
+                self._save(run)
             if stopping:
                 self.source.close()
-                stop.leave(f"stage {stage.name}, epoch {epoch + 1} of {epochs}, step {step + 1}")
+                stop.leave(f"stage {run.stage.name}, epoch {epoch + 1} of {run.epochs}, step {step + 1}")
             yield
-        # drawn before the log waits for the device, so that the next epoch begins at once
-        ahead = epoch + 1 < epochs and self.draws.early
-        self.coming = self.draws.epoch(epoch + 1) if ahead else None
-        self._log_epoch(stage, epoch, epochs, coming.steps, bar)
+        run.draw_ahead(
+            epoch + 1
+        )  # before the log waits for the device, so that the next epoch begins at once
+        self._log_epoch(run, epoch, batches.steps, bar)
 
-    def _before_epoch(self, stage: Stage, epoch: int) -> None:
-        assert self.step is not None
+    def _before_epoch(self, run: StageRun, epoch: int) -> None:
         self.modules.eval()
-        self.step.reset_sums()
-        key = (self.seed, self.position.stage, epoch, "images")
+        run.step.reset_sums()
+        rows, key = self.rows.usable, (self.seed, self.position.stage, epoch, "images")
+        images = self._images(rows, key, lambda: evaluation_features(self.source, rows))
         with torch.no_grad():
-            self.method.before_epoch(stage, epoch, self.gallery.images(self.source, key))
+            self.method.before_epoch(run.stage, epoch, images)
+
+    def _images(self, rows: Tensor, key: Key, features: Callable[[], Tensor]) -> Images:
+        target = self.rows.target
+        row, label = rows.to(self.device), target[rows].to(self.device)
+        return Images(row, label, len(target), keyed_generator(*key), features)
 
     # -- what is written --------------------------------------------------------------------------
 
-    def _log_epoch(self, stage: Stage, epoch: int, epochs: int, steps: int, bar: TrainingBar) -> None:
-        """One line of means over the steps, unless the loss has left its course: then LeftCourse is raised."""
-        assert self.step is not None
-        self.captured[stage.name] = self.step.captured is not None
-        means = self.step.means(steps)
+    def _log_epoch(self, run: StageRun, epoch: int, steps: int, bar: TrainingBar) -> None:
+        """Write one line of means over the steps; raise Diverged where the loss has left its course."""
+        name, epochs = run.stage.name, run.epochs
+        self.captured[name] = run.step.captured is not None
+        means = run.step.means(steps)
         self.guard.judge(self.position.stage, means, self.learnable.values())
         after = Position(self.position.stage, epoch + 1, 0, self.position.counter)
-        self.guard.keep(after, self.step.tensors())
-        at = Progress(epoch, epochs, steps - 1, steps)
-        lr = logged_rate(self.step.optimiser, self.config.warmup, at)
-        entry = {"stage": stage.name, "epoch": epoch, "counter": self.position.counter, "lr": lr}
+        self.guard.keep(after, run.step.tensors())
+        lr = logged_rate(run.step.optimiser, self.config.warmup, Progress(epoch, epochs, steps - 1, steps))
+        entry = {"stage": name, "epoch": epoch, "counter": self.position.counter, "lr": lr}
         watched = {name: float(value) for name, value in self.method.diagnostics().items()}
-        own = {"kind": "epoch", **entry, "loss": sum(means.values()), "seconds": self.seconds()}
-        self.journal.write(**{**own, **means, **watched, **own})  # a method may use our names
-        last = epoch + 1 == epochs
-        if self.score and not last and (epoch + 1) % self.config.eval_every == 0 and self.method.scores_early:
+        line = {"kind": "epoch", **entry, "loss": sum(means.values()), "seconds": self.seconds()}
+        self.journal.write(**{**line, **means, **watched, **line})  # a method may use our names
+        due = epoch + 1 < epochs and (epoch + 1) % self.config.eval_every == 0
+        if self.score and due and self.method.scores_early:
             scores = self.score(self.predict())
             self.journal.write(kind="score", **entry, **scores)
             bar.say(f"epoch {epoch + 1}: {score_line(scores)}")
 
-    def _save(self) -> None:
+    def _save(self, run: StageRun) -> None:
         self.last_save = time.monotonic()
-        assert self.step is not None
-        state = CheckpointState(self.position, self.seconds(), self.step.tensors(), captured=self.captured)
+        state = CheckpointState(self.position, self.seconds(), run.step.tensors(), captured=self.captured)
         self.journal.save(self.guard.pack(state))
 
     def _resume(self) -> dict[str, Tensor]:
@@ -281,17 +266,26 @@ class Loop:
 
     # -- the end ----------------------------------------------------------------------------------
 
+    @torch.no_grad()
     def _finish(self) -> Prediction:
+        """Let the method do its last work, with one frame of each burst, and place every image."""
         self.modules.eval()
         self.source = self.sources.of(self.encoder.last)
-        self.features = self.gallery.features(self.source)
-        self.placed = self.gallery.finish(self.method, self.features, (self.seed, "finish"))
-        return self.placed
+        features = self.features = table_features(self.source, self.rows.usable, len(self.rows.target))
+        rows = self.rows.usable
+        if self.rows.unit is not None:
+            rows = torch.from_numpy(first_frames(self.rows.unit, rows.numpy()))
+        row = rows.to(features.device)
+        self.method.finish(self._images(rows, (self.seed, "finish"), lambda: features[row]))
+        self.prediction = predict_table(self.method, features, self.rows.usable)
+        return self.prediction
 
+    @torch.no_grad()
     def predict(self) -> Prediction:
         """Place every image with the weights as they are."""
         self.modules.eval()
-        return self.gallery.predict(self.method, self.source)
+        features = table_features(self.source, self.rows.usable, len(self.rows.target))
+        return predict_table(self.method, features, self.rows.usable)
 
     def model_tensors(self) -> dict[str, Tensor]:
         """Encoder (under `tail.`) and method, as they are written to model.safetensors."""

@@ -142,7 +142,7 @@ def restore_momentum(
             optimiser.state[parameter]["momentum_buffer"].copy_(tensors[f"momentum.{name}"])
 
 
-def refresh_graph_rates(
+def reset_parameters(
     learnable: dict[str, nn.Parameter], initial: dict[str, Tensor], prefixes: tuple[str, ...]
 ) -> None:
     """Set the parameters whose names begin so back to their initial values."""

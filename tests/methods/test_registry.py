@@ -45,7 +45,7 @@ def test_a_method_that_says_for_all_stages_what_each_stage_says_is_refused(tmp_p
 
 def test_a_package_cannot_take_a_name_that_is_ours(monkeypatch):
     ours = [EntryPoint(name, "elsewhere:Mine", "holotype.methods") for name in ("rpc", "other")]
-    monkeypatch.setattr("holotype.methods.entry_points", lambda *, group, name=None: ours)
+    monkeypatch.setattr("holotype.methods.registry.entry_points", lambda *, group, name=None: ours)
     assert plugin_names() == ["other"]
 
 
@@ -86,7 +86,7 @@ def test_an_entry_point_of_another_package(own_module, monkeypatch):
     def installed(*, group, name="mine"):
         return [entry] if (group, name) == ("holotype.methods", "mine") else []
 
-    monkeypatch.setattr("holotype.methods.entry_points", installed)
+    monkeypatch.setattr("holotype.methods.registry.entry_points", installed)
     assert find_method("mine").__name__ == "Mine"
     assert plugin_names() == ["mine"]
     with pytest.raises(InputError, match=r"no method 'yours'; choose one of .*, rpc, mine, or"):

@@ -7,26 +7,11 @@ import torch
 
 from holotype.errors import Stopped
 from holotype.methods import METHODS
-from holotype.training import duration
-from holotype.training.duration import rough_duration, seconds_an_image
+from holotype.training import stage as module
 
 from .conftest import assert_equal_weights, weights
 from .test_every_method import steps_of
 from .test_loop import interrupt_after
-
-
-@pytest.mark.parametrize(
-    ("seconds", "words"),
-    [
-        (3, "about a minute or less"),
-        (90, "about 1.5 minutes or more"),
-        (1500, "about 25 minutes or more"),
-        (5400, "about 1.5 hours or more"),
-        (200_000, "about 2.3 days or more"),
-    ],
-)
-def test_durations_in_words(seconds, words):
-    assert rough_duration(seconds) == words
 
 
 def said(caplog) -> list[str]:
@@ -45,14 +30,13 @@ def test_a_method_with_stages_on_images_says_how_long_they_take(world, name, cap
 
 def test_the_time_is_that_of_all_steps_of_all_images(world, monkeypatch, caplog):
     """Two epochs and one, of 3 steps with 16 images each, at a minute an image."""
-    monkeypatch.setattr(duration, "seconds_an_image", lambda *_: 60.0)
+    monkeypatch.setattr(module, "seconds_an_image", lambda *_: 60.0)
     caplog.set_level("INFO", "holotype")
     loop = world.loop("promptcal", epochs=2, settings={"affinity_epochs": 0.5})
     next(steps_of(loop))
-    assert said(caplog) == [
-        "The stages warm-up and affinity of PromptCAL run every view through the whole network: about 2.4 hours or "
-        "more on this CPU."
-    ]
+    (line,) = said(caplog)
+    assert "warm-up and affinity" in line
+    assert "2 h 24 min" in line
 
 
 def test_a_resumed_run_tells_what_is_left(world, monkeypatch, caplog, tmp_path):
@@ -60,14 +44,13 @@ def test_a_resumed_run_tells_what_is_left(world, monkeypatch, caplog, tmp_path):
     interrupt_after(first, 7)  # within the last of three epochs
     with pytest.raises(Stopped):
         first.fit()
-    monkeypatch.setattr(duration, "seconds_an_image", lambda *_: 60.0)
+    monkeypatch.setattr(module, "seconds_an_image", lambda *_: 60.0)
     caplog.set_level("INFO", "holotype")
     caplog.clear()  # another test may have let the first run speak
     world.loop("promptcal", epochs=2, out=tmp_path).fit()
-    assert said(caplog) == [
-        "The stage affinity of PromptCAL runs every view through the whole network: about 48 minutes or more on this "
-        "CPU."
-    ]
+    (line,) = said(caplog)
+    assert "warm-up" not in line
+    assert "48 min" in line
 
 
 @pytest.mark.parametrize("name", ["sptnet", "promptcal"])
@@ -76,7 +59,7 @@ def test_timing_leaves_weights_gradients_and_generators_alone(world, name):
     before, state = weights(loop), torch.get_rng_state()
     for stage in loop.stages:
         if stage.needs == "images":
-            assert seconds_an_image(loop.encoder, stage, 2, 32, 3) > 0
+            assert module.seconds_an_image(loop.encoder, stage, 2, 32, 3) > 0
     assert_equal_weights(before, weights(loop))
     assert torch.equal(state, torch.get_rng_state())
     assert all(p.grad is None for p in loop.learnable.values())

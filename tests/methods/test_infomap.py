@@ -9,16 +9,21 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 from scipy.sparse import csr_array
 
 from holotype.errors import InputError
 from holotype.methods._infomap import (
+    Concepts,
     Moves,
     codelength,
     communities,
+    concept_means,
     drop_small_communities,
+    find_concepts,
     network,
     partition_stats,
+    warn_few_concepts,
 )
 
 GOLDEN = np.load(Path(__file__).parents[1] / "parity/dccl.npz")
@@ -224,3 +229,147 @@ def test_infomap_is_given_the_directed_graph_and_the_seed(monkeypatch):
     assert told == [
         "--two-level --directed --silent --seed 5", 0, 1, 2, 3, (0, 1, 0.5), (1, 2, 0.25), "run"
     ]  # fmt: skip
+
+
+def blobs(n: int = 6, each: int = 9) -> tuple[torch.Tensor, torch.Tensor]:
+    g = torch.Generator().manual_seed(0)
+    truth = torch.arange(n * each) % n
+    x = 2 * torch.eye(n, 10)[truth] + 0.1 * torch.randn(n * each, 10, generator=g)
+    return x, truth
+
+
+def test_groups_are_found_and_the_same_call_finds_the_same():
+    x, truth = blobs()
+    found = find_concepts(x, torch.full_like(truth, -1), seed=3)
+    assert torch.equal(found.of, truth)  # numbered by first appearance
+    assert found.count == 6
+    assert found.positives == 8
+    assert found.precision != found.precision  # NaN: nothing is labelled
+    again = find_concepts(x, torch.full_like(truth, -1), seed=3)
+    assert torch.equal(found.of, again.of)
+
+
+def test_groups_below_the_smallest_are_outliers():
+    x, truth = blobs()
+    keep = (truth != 2) | (torch.arange(len(truth)) < 12)  # two images of group 2
+    found = find_concepts(x[keep], torch.full((int(keep.sum()),), -1), seed=0)
+    assert found.count == 5
+    assert (found.of[truth[keep] == 2] == -1).all()
+
+
+def test_precision_is_that_of_labelled_pairs():
+    x, truth = blobs()
+    found = find_concepts(x, truth // 2 * 2, edges="none", seed=0)
+    assert found.precision == 1.0
+    wrong = torch.where(
+        torch.arange(len(truth)) < 6, -1, torch.arange(len(truth)) // 6
+    )  # nine different labels
+    assert find_concepts(x, wrong, edges="none", seed=0).precision == 0.0
+
+
+def test_means_are_of_raw_features_and_then_of_unit_length():
+    x = torch.tensor([[4.0, 0.0], [0.0, 1.0], [5.0, 5.0], [0.0, 2.0]])
+    found = Concepts(torch.tensor([0, 0, -1, 1]), 2, 1.0, 1.0)
+    expected = torch.tensor([[4.0, 1.0], [0.0, 1.0]]) / torch.tensor([[17.0**0.5], [1.0]])
+    torch.testing.assert_close(concept_means(x, found), expected)
+    assert concept_means(x, Concepts(torch.full((4,), -1), 0, 0.0, 0.0)).shape == (0, 2)
+
+
+def test_what_was_said_is_not_said_again(caplog):
+    """Their number changes from one search to the next: that is no news."""
+    told: set[str] = set()
+
+    def search(count: int) -> list[str]:
+        warn_few_concepts(Concepts(torch.zeros(5, dtype=torch.long), count, 4.0, 1.0), 8, told)
+        return [record.getMessage() for record in caplog.records]
+
+    assert search(8) == []
+    assert search(1) == ["Only 1 concept was found: it repeats to fill the 8 places of a step."]
+    assert search(3) == search(9) == search(2)
+    assert len(search(7)) == 1
+    assert "so the concept loss is 0" in search(0)[1]
+    assert len(search(0)) == len(search(1)) == 2
+
+
+def random_graph(n: int, links: int, seed: int) -> csr_array:
+    """Some nodes have no link out, some none at all, some one to themselves."""
+    rng = np.random.default_rng(seed)
+    source, goal = rng.integers(0, n - 4, links), rng.integers(0, n - 2, links)
+    return graph(source, goal, rng.uniform(0.1, 1, links), n)
+
+
+def slow_flow(weight: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The stationary walk from the eigenvector of a dense matrix; then one step along links alone."""
+    n, out = len(weight), weight.sum(1)
+    jump = out / out.sum()
+    rows = [0.15 * jump + 0.85 * weight[i] / out[i] if out[i] > 0 else jump for i in range(n)]  # where from i
+    values, vectors = np.linalg.eig(np.array(rows).T)
+    rank = np.real(vectors[:, np.argmax(np.real(values))])
+    rank /= rank.sum()
+    link = np.array([rank[i] * weight[i] / out[i] if out[i] > 0 else np.zeros(n) for i in range(n)])
+    link /= link.sum()
+    return link.sum(0), link
+
+
+def slow_length(node: np.ndarray, link: np.ndarray, module: list[int]) -> float:
+    """Shannon's entropies of the code books, weighted by their use, as the map equation is printed."""
+    n, names = len(node), sorted(set(module))
+
+    def entropy(shares: list[float]) -> float:
+        total = sum(shares)
+        return -sum(s / total * math.log2(s / total) for s in shares if s > 0)
+
+    enter = dict.fromkeys(names, 0.0)
+    leave = dict.fromkeys(names, 0.0)
+    for i in range(n):
+        for j in range(n):
+            if module[i] != module[j]:
+                leave[module[i]] += link[i, j]
+                enter[module[j]] += link[i, j]
+    total = sum(enter.values()) * entropy([*enter.values()]) if any(enter.values()) else 0.0
+    for m in names:
+        book = [leave[m], *(node[i] for i in range(n) if module[i] == m)]
+        total += sum(book) * entropy(book) if sum(book) > 0 else 0.0
+    return total
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_flow_and_codelength_equal_a_slow_computation(seed):
+    weight, rng = random_graph(30, 120, seed), np.random.default_rng(seed)
+    walk = network(weight)
+    node, link = slow_flow(weight.toarray())
+    np.testing.assert_allclose(walk.node, node, atol=1e-12)
+    np.testing.assert_allclose(walk.link.toarray(), link, atol=1e-12)
+    for k in (1, 2, 7, 30):
+        module = rng.integers(0, k, 30)
+        assert codelength(walk, module) == pytest.approx(slow_length(node, link, module.tolist()), abs=1e-9)
+
+
+@pytest.mark.parametrize("case", ["blobs12x20", "small_and_outliers", "touching_a"])
+def test_the_codelength_of_golden_partitions_equals_a_slow_computation(case):
+    weight = golden_graph(case)
+    alone = GOLDEN[f"graph_{case}__community"].astype(int)
+    alone[alone < 0] = alone.max() + 1 + np.arange((alone < 0).sum())
+    node, link = slow_flow(weight.toarray())
+    assert codelength(network(weight), alone) == pytest.approx(
+        slow_length(node, link, alone.tolist()), abs=1e-9
+    )
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_move_changes_the_codelength_by_what_was_foretold(seed):
+    weight, rng = random_graph(40, 200, seed), np.random.default_rng(seed)
+    walk = network(weight)
+    moves = Moves(walk, rng.integers(0, 9, 40))
+    before, length = moves.module, codelength(walk, moves.module)
+    nodes, goals, delta = moves.best(np.arange(40))
+    assert len(nodes) > 5
+    for node, goal, change in zip(nodes, goals, delta, strict=True):
+        module = before.copy()
+        module[node] = goal
+        assert codelength(walk, module) - length == pytest.approx(change, abs=1e-10)
+        others = []
+        for m in range(40):  # none of the other modules, the empty ones included, would have been better
+            module[node] = m
+            others.append(codelength(walk, module) - length)
+        assert min(others) == pytest.approx(change, abs=1e-10)

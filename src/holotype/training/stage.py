@@ -1,18 +1,21 @@
-"""How long stages on images will take on a CPU, where every step runs the whole network; told before they begin."""
+"""A stage of training while it runs, and how long a stage on images takes on a CPU."""
 
 from __future__ import annotations
 
 import logging
 import time
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
 from holotype.data.samplers import keyed_generator
 from holotype.methods.base import Progress, Stage
-from holotype.training.batches import schedule_values
+from holotype.training.batches import EpochDraws, StageDraws, schedule_values
 from holotype.training.encoder import Encoder
+from holotype.training.step import Step
+from holotype.utils.console import format_duration
 from holotype.utils.distributed import rank, world_size
 
 TIMED_IMAGES = 4
@@ -23,6 +26,28 @@ TIMING_SECONDS = 4.0
 """Seconds after which no further step of a stage is timed."""
 
 log = logging.getLogger("holotype")
+
+
+@dataclass
+class StageRun:
+    """One stage while it trains: its batches, and its step with the optimiser."""
+
+    stage: Stage
+    epochs: int
+    batches: StageDraws
+    step: Step
+    ahead: EpochDraws | None = None
+    """The next epoch, where its first batches are drawn already."""
+
+    def epoch(self, number: int, first: int = 0) -> EpochDraws:
+        """Return the batches of an epoch from step `first` on."""
+        ahead, self.ahead = self.ahead, None
+        return ahead or self.batches.epoch(number, first)
+
+    def draw_ahead(self, number: int) -> None:
+        """Draw the first batches of the next epoch now, if there is one that does not depend on work at its start."""
+        if number < self.epochs and self.batches.early:
+            self.ahead = self.batches.epoch(number)
 
 
 def log_duration(
@@ -41,10 +66,9 @@ def log_duration(
         for stage, epochs in on_images
     )
     names = " and ".join(stage.name for stage, _ in on_images)
-    many = len(on_images) > 1
     log.info(
-        f"The {'stages' if many else 'stage'} {names} of {type(encoder.method).__name__} "
-        f"{'run' if many else 'runs'} every view through the whole network: {rough_duration(seconds)} on this CPU."
+        f"{type(encoder.method).__name__} runs every view of {names} through the whole network: "
+        f"about {format_duration(seconds)} or more on this CPU."
     )
 
 
@@ -74,12 +98,3 @@ def _time_pass(encoder: Encoder, stage: Stage, images: Tensor, at: Progress) -> 
     features = encoder.encode(stage, images, now)
     if features.requires_grad:
         torch.autograd.grad(features.sum(), learning, allow_unused=True)  # leaves no .grad behind
-
-
-def rough_duration(seconds: float) -> str:
-    """About how long that is, without losses and heads: 3 -> `about a minute or less`."""
-    if seconds < 60:
-        return "about a minute or less"
-    units = (("days", 86400), ("hours", 3600), ("minutes", 60))
-    unit, n = next((unit, seconds / length) for unit, length in units if seconds >= length)
-    return f"about {n:.1f} {unit} or more" if n < 10 else f"about {n:.0f} {unit} or more"

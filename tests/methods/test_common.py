@@ -1,0 +1,226 @@
+"""Class means and their soft moving average, against loops over classes."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch._subclasses.fake_tensor import FakeTensorMode
+
+from holotype.errors import InputError
+from holotype.losses.ops import l2_normalize
+from holotype.methods import METHODS, Task, _common
+from holotype.methods._common import (
+    EpochMeans,
+    NearestCentreMethod,
+    class_means,
+    draw_pairs,
+    select_rows,
+    soft_update,
+    warn_reduced,
+)
+
+
+def example(n=40, d=8, c=4):
+    g = torch.Generator().manual_seed(0)
+    f = F.normalize(torch.randn(n, d, generator=g, dtype=torch.float64), dim=-1)
+    labelled = torch.rand(n, generator=g) < 0.5
+    label = torch.randint(0, c - 1, (n,), generator=g) * labelled  # class c - 1 never has a labelled row
+    membership = torch.rand(n, c, generator=g, dtype=torch.float64) * (~labelled)[:, None]
+    return f, label, labelled, membership
+
+
+def test_class_means_equal_the_loop():
+    f, label, labelled, _ = example()
+    means = class_means(f, label, labelled, 4)
+    for c in range(3):
+        torch.testing.assert_close(means[c], F.normalize(f[labelled & (label == c)].mean(0), dim=0))
+
+
+@pytest.mark.parametrize("classes_at_once", [1, 2, 3, 4])
+def test_class_means_of_more_than_is_written_out_at_once(monkeypatch, classes_at_once):
+    f, label, labelled, _ = example()
+    whole = class_means(f, label, labelled, 4)
+    one_hot = F.one_hot(label.clamp_min(0), 4).to(f.dtype) * labelled.to(f.dtype)[:, None]
+    assert torch.equal(whole, l2_normalize(one_hot.T @ f))  # as recorded runs have it, to the bit
+    parts = []
+    monkeypatch.setattr(_common, "AT_ONCE", classes_at_once * len(f))
+    monkeypatch.setattr(torch, "cat", lambda sums: parts.extend(sums) or torch.vstack(sums))
+    torch.testing.assert_close(class_means(f, label, labelled, 4), whole)
+    assert max(map(len, parts)) == classes_at_once
+
+
+def test_soft_update_equals_the_loop_and_leaves_absent_classes_alone():
+    f, label, labelled, membership = example()
+    before = F.normalize(torch.randn(4, 8, dtype=torch.float64), dim=-1)
+    after = soft_update(before, f, label, labelled, membership, 0.9)
+    for c in range(3):
+        mine = labelled & (label == c)
+        weight = membership[:, c] * min(1.0, float(mine.sum() / membership[:, c].sum()))
+        total = f[mine].sum(0) + (weight[:, None] * f).sum(0)
+        mean = total / (mine.sum() + weight.sum())
+        torch.testing.assert_close(after[c], F.normalize(0.9 * before[c] + 0.1 * mean, dim=0))
+    assert torch.equal(after[3], before[3])
+
+
+def test_without_soft_members_it_is_the_mean_of_the_labelled_rows():
+    f, label, labelled, membership = example()
+    before = F.normalize(torch.randn(4, 8, dtype=torch.float64), dim=-1)
+    after = soft_update(before, f, label, labelled, membership * 0, 0.0)
+    torch.testing.assert_close(after[:3], class_means(f, label, labelled, 4)[:3])
+
+
+@dataclass
+class Empty:
+    """No settings."""
+
+
+def test_probabilities_are_those_of_squared_distances():
+    torch.manual_seed(0)
+    method = NearestCentreMethod(Empty(), Task(2, 4, 6, 20, 5))
+    method.centres.copy_(torch.randn(4, 6))
+    x = torch.randn(9, 6)
+    placed = method.predict(x)
+    for row, x_i in enumerate(x):
+        distance = torch.stack([((x_i / x_i.norm() - c) ** 2).sum() for c in method.centres])
+        p = (-distance / 0.1).softmax(0)
+        assert int(placed.category[row]) == int(distance.argmin())
+        torch.testing.assert_close(placed.probability[row], p.max(), atol=1e-5, rtol=1e-4)
+        torch.testing.assert_close(placed.known_score[row], p[:2].sum(), atol=1e-5, rtol=1e-4)
+    assert not method.scores_early
+    assert "centres" in method.state_dict()
+
+
+TASK = Task(n_known=2, k=4, dim=16, n_images=30, n_labelled=10)
+
+
+def test_one_sentence_where_there_is_too_little():
+    assert warn_reduced("method.memory", 20, 20, "images") == []
+    assert warn_reduced("method.memory", 4096, 20, "images") == [
+        "method.memory asks for 4,096 and there are only 20 images, so 20 are taken."
+    ]
+
+
+@pytest.mark.parametrize(
+    ("name", "settings", "words"),
+    [
+        ("uno", {"queue": 10}, ["method.queue asks for 40 and there are only 20 unlabelled images"]),
+        ("uno", {"queue": 5}, []),
+        ("dccl", {"neighbours": 31}, ["method.neighbours asks for 31 and there are only 30 images"]),
+        ("dccl", {}, []),
+        (
+            "promptcal",
+            {"memory": 31, "neighbours": 40},
+            ["method.memory asks for 31", "method.neighbours asks for 40 and there are only 30 rows"],
+        ),
+        ("promptcal", {"memory": 30, "neighbours": 30}, []),
+    ],
+)
+def test_memory_queue_and_neighbours(name, settings, words):
+    heads = {"heads": 2} if name == "uno" else {"proj_out": 0}
+    method = METHODS[name](METHODS[name].Config(**heads, **settings), TASK)
+    said = method.check()
+    assert len(said) == len(words)
+    assert all(one in line for one, line in zip(words, said, strict=True))
+    if name == "uno":
+        assert len(method.queue.rows) == min(4 * settings["queue"], 20)
+    if name == "promptcal":
+        assert len(method.memory.rows) == 30
+        assert method.k_nn == 30
+
+
+@pytest.mark.parametrize("name", ["gcd", "dccl", "promptcal"])
+def test_new_categories_that_nobody_could_be_in_are_refused_before_training(name):
+    """Each of them ends with a centre that begins at an image without a label."""
+    config = METHODS[name].Config(proj_out=0, **({"memory": 1} if name == "promptcal" else {}))
+    METHODS[name](config, dataclasses.replace(TASK, k=22)).check()
+    with pytest.raises(
+        InputError, match="k = 23 asks for 21 new categories, and only 20 images have no label"
+    ):
+        METHODS[name](config, dataclasses.replace(TASK, k=23)).check()
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_most_have_nothing_to_say_of_enough_images(name):
+    task = Task(n_known=2, k=4, dim=16, n_images=5000, n_labelled=1000)
+    small = {"proj_out": 0} if hasattr(METHODS[name].Config(), "proj_out") else {}
+    assert METHODS[name](METHODS[name].Config(**small), task).check() == []
+
+
+def slow_pairs(key, w_old, candidate, mu, mu_id):
+    groups = []
+    for i in range(len(key)):
+        allowed = [j for j in range(len(key)) if candidate[i, j]]
+        drawn = sorted(allowed, key=lambda j: -float(key[i, j]))[:mu]
+        kept = sorted(drawn, key=lambda j: -float(w_old[j]))[:mu_id]
+        groups.append(kept)
+    return groups
+
+
+def tally_example(n=24, seed=0):
+    g = torch.Generator().manual_seed(seed)
+    labelled = torch.rand(n, generator=g) < 0.5
+    candidate = (~labelled)[None, :].expand(n, -1) & (torch.rand(n, n, generator=g) < 0.6)
+    return torch.rand(n, n, generator=g), torch.rand(n, generator=g), candidate, labelled
+
+
+def test_pairs_equal_the_slow_loop():
+    for seed in range(5):
+        key, w_old, candidate, _ = tally_example(seed=seed)
+        for mu, mu_id in ((7, 2), (3, 3), (1, 1), (40, 5)):
+            partner, weight = draw_pairs(key, w_old, candidate, mu, torch.tensor(float(mu_id)))
+            for i, kept in enumerate(slow_pairs(key, w_old, candidate, mu, mu_id)):
+                assert partner[i, : len(kept)].tolist() == kept
+                assert torch.equal(weight[i, : len(kept)], w_old[kept])
+                assert weight[i, len(kept) :].eq(0).all()
+
+
+def test_an_anchor_without_candidates_keeps_nobody():
+    key, w_old, candidate, _ = tally_example()
+    _, weight = draw_pairs(key, w_old, torch.zeros_like(candidate), 7, 2)
+    assert weight.eq(0).all()
+
+
+def test_the_shape_does_not_depend_on_the_data():
+    key, w_old, candidate, _ = tally_example()
+    none, _ = draw_pairs(key, w_old, torch.zeros_like(candidate), 7, 2)
+    some, _ = draw_pairs(key, w_old, candidate, 7, 2)
+    assert none.shape == some.shape == (24, 7)
+
+
+def test_rows_gathered_by_a_product_are_those_of_an_index() -> None:
+    torch.manual_seed(0)
+    x, row = torch.randn(2, 6, 5, requires_grad=True), torch.randint(6, (6, 3))
+    found, expected = select_rows(x, row), x[:, row]
+    assert torch.equal(found, expected)
+    cotangent = torch.randn_like(expected)
+    mine, reference = (torch.autograd.grad(out, x, cotangent)[0] for out in (found, expected))
+    torch.testing.assert_close(mine, reference)
+
+
+def test_means_are_of_all_counted_values_of_all_steps():
+    tally = EpochMeans("a", "b")
+    assert tally.means() == {}
+    tally.add("a", torch.tensor([1.0, 2, 6]))
+    tally.add("a", torch.tensor([[1.0, 100], [2, float("nan")]]), torch.tensor([True, False]))
+    tally.add("b", torch.tensor([3.0]), torch.tensor([False]))
+    assert tally.means() == {"a": pytest.approx(12 / 5)}  # of b nothing was counted
+    tally.reset()
+    assert tally.means() == {}
+
+
+def test_a_resumed_epoch_goes_on_counting():
+    one, two = EpochMeans("a"), EpochMeans("a")
+    one.add("a", torch.ones(3))
+    two.load_state_dict(one.state_dict())
+    two.add("a", torch.zeros(3))
+    assert float(two.means()["a"]) == 0.5
+
+
+def test_adding_needs_no_values():
+    with FakeTensorMode():
+        tally = EpochMeans("a")
+        tally.add("a", torch.rand(2, 5, requires_grad=True), torch.rand(5) < 0.5)

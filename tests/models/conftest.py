@@ -1,0 +1,5 @@
+"""timm imports torchvision, which a plain build of torch for CPUs needs to be patched for first."""
+
+from holotype.utils.torchvision_compat import patch_torchvision
+
+patch_torchvision()
