@@ -13,13 +13,15 @@ import torch
 
 from holotype.discovery.choose_k import COUNT_FILE, choose_k, count_categories
 from holotype.discovery.constraints import Constraints
-from holotype.discovery.rounds import Round
+from holotype.discovery.round_runner import Round
+from tests.discovery.made_round import with_edits
 from tests.discovery.test_corrected_k import PLACES, found
 from tests.discovery.test_corrected_k import estimate as estimate_of
 
 
 def change(round: Round, **settings: object) -> Round:
-    return dataclasses.replace(round, config=dataclasses.replace(round.config, **settings))
+    config = dataclasses.replace(round.config, **settings)
+    return dataclasses.replace(round, plan=dataclasses.replace(round.plan, config=config))
 
 
 def test_an_estimate_is_kept_and_made_anew_for_other_labels(round: Round, monkeypatch) -> None:
@@ -50,7 +52,7 @@ def test_rejected_images_are_neither_counted_nor_trained_on(round: Round, monkey
     out = frozenset(
         Path(str(path)).relative_to(round.table.root).as_posix() for path in round.table.path[:10]
     )
-    less = dataclasses.replace(round, given=Constraints(rejected=out))
+    less = with_edits(round, Constraints(rejected=out))
     assert less.out.tolist() == [True] * 10 + [False] * 54
     assert list(np.flatnonzero(less.active.usable)) == [*range(10, 64)]
     seen = []
@@ -82,13 +84,11 @@ def test_corrections_decide_instead_of_the_count(round: Round, monkeypatch, capl
     before.images["path"] = paths
     table = dataclasses.replace(round.table, label=picked)
     given = Constraints(labels={paths[row]: round.table.known[0] for row in free})
-    corrected = dataclasses.replace(round, table=table, came=came, given=given, before=before)
+    corrected = with_edits(dataclasses.replace(round, table=table), given, before)
     with caplog.at_level(logging.INFO):
         k, _ = choose_k(corrected, np.zeros((len(paths), 2), np.float32))
     assert k == 5
     assert seen == [int((came != "").sum())]
     assert "Corrections have left 5 categories. Training with 5." in caplog.text
-    k, _ = choose_k(
-        dataclasses.replace(corrected, given=Constraints()), np.zeros((len(paths), 2), np.float32)
-    )
+    k, _ = choose_k(with_edits(corrected, Constraints(), before), np.zeros((len(paths), 2), np.float32))
     assert k == 12

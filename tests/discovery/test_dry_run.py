@@ -8,8 +8,10 @@ from pathlib import Path
 import pytest
 
 from holotype.data.load import load_table
-from holotype.discovery.dry_run import RoundPreview, preview_round
+from holotype.discovery.dry_run import preview_plan
+from holotype.discovery.ownership import stored_backbone
 from holotype.discovery.pipeline import discover_table
+from holotype.discovery.plan import plan_round
 from holotype.errors import InputError
 from holotype.results.discovery import Discovery
 from holotype.results.edits import Edit, edits_csv, read_log
@@ -50,12 +52,11 @@ def test_edits_and_settings_are_told_as_they_then_take_part(
     photos.rename(tmp_path / "archive")
     table, other = load_table(tmp_path / "archive"), small(method="kmeans", k=5)
     before = state(run)
-    seen = preview_round(run, table, other, file)
-    told = seen.lines
-    assert (seen.trains, seen.to_embed) == (True, 0)
+    plan = plan_round(run, table, other, file)
+    told = preview_plan(plan)
+    assert (plan.trains, plan.to_embed) == (True, 0)
     assert state(run) == before
-    assert told[0] == f"Since round 1 in {run}: 1 image gone, 1 renamed."
-    assert "Another round would be trained." in told
+    assert "Since round 1: 1 image gone, 1 renamed." in told
     assert "Settings that differ from round 1: --k 5 (was 4)." in told
     caplog.set_level("INFO", "holotype")
     discover_table(table, other, run, progress=False, edits=file)
@@ -68,17 +69,17 @@ def test_edits_and_settings_are_told_as_they_then_take_part(
 def test_what_would_be_refused_is(found, photos, small, asked, tmp_path) -> None:
     run, table = tmp_path / "run", load_table(photos)
     with pytest.raises(InputError, match="features of two networks"):
-        preview_round(run, table, small(method="kmeans", image_size=48))
+        stored_backbone(run, small(method="kmeans", image_size=48).network)
     foreign = tmp_path / "foreign.csv"
     foreign.write_text(edits_csv([Edit("somebody-1", "t", "rename", "", "new-01", "Boots")]))
     with pytest.raises(InputError, match="somebody-1"):
-        preview_round(run, table, asked, foreign)
+        plan_round(run, table, asked, foreign)
     with pytest.raises(InputError, match="without --edits first"):
-        preview_round(tmp_path / "other", table, asked, foreign)
+        plan_round(tmp_path / "other", table, asked, foreign)
     free = found.images[found.images.label == ""]
     every = [("confirm", path, id, id) for path, id in zip(free.path, free.category_id, strict=True)]
     with pytest.raises(InputError, match="labelled or rejected"):
-        preview_round(run, table, asked, edits_file(run, *every))
+        preview_plan(plan_round(run, table, asked, edits_file(run, *every)))
     assert read_log(run) == []
 
 
@@ -88,9 +89,9 @@ def test_what_would_be_refused_is(found, photos, small, asked, tmp_path) -> None
 def test_the_classes_of_edits_take_room(k, so, found, photos, small, tmp_path) -> None:
     image, id = found.images[found.images.kind == "novel"][["path", "category_id"]].iloc[0]
     file = edits_file(tmp_path / "run", ("confirm", image, id, id))
-    told = preview_round(tmp_path / "run", load_table(photos), small(method="kmeans", k=k), file).lines
+    told = preview_plan(plan_round(tmp_path / "run", load_table(photos), small(method="kmeans", k=k), file))
     assert told[-1] == f"With the labels from edits there are 3 known classes, so {so}"
-    told = preview_round(tmp_path / "run", load_table(photos), small(method="kmeans", k=k)).lines
+    told = preview_plan(plan_round(tmp_path / "run", load_table(photos), small(method="kmeans", k=k)))
     assert "known classes" not in told[-1]
 
 
@@ -103,14 +104,14 @@ def test_how_many_categories_corrections_have_left_is_foreseen(
     Path(image).rename(Path(image).with_name("renamed.png"))
     edits = edits_file(run, ("confirm", image, id, id))
     table = load_table(photos)
-    told = preview_round(run, table, asked, edits).lines
+    told = preview_plan(plan_round(run, table, asked, edits))
     assert told[-1] == "Corrections have left 4 categories, and as many would be trained with (--k sets it)."
     caplog.set_level("INFO", "holotype")
     discover_table(table, asked, run, progress=False, edits=edits)
     assert "Corrections have left 4 categories. Training with 4." in caplog.text
     assert "How many categories there are follows from corrections (--k sets it)." in caplog.text
     next(photos.glob("unlabelled/*.png")).unlink()
-    assert preview_round(run, load_table(photos), asked).lines[-1] == (
+    assert preview_plan(plan_round(run, load_table(photos), asked))[-1] == (
         "Corrections have left 4 categories; the images that have come or gone may change that number (--k sets it)."
     )
 
@@ -125,7 +126,7 @@ def test_a_dry_run_numbers_the_round_as_training_then_does(
     def numbered(k: int) -> str:
         return next(
             line
-            for line in preview_round(run, table, small(method="kmeans", k=k)).lines
+            for line in preview_plan(plan_round(run, table, small(method="kmeans", k=k)))
             if "take part" in line
         )
 
@@ -146,13 +147,15 @@ def test_a_dry_run_numbers_the_round_as_training_then_does(
 def test_names_alone_train_nothing(found, photos, asked, tmp_path) -> None:
     run = tmp_path / "run"
     file = edits_file(run, ("rename", "", found.categories[-1].id, "sky"))
-    seen = preview_round(run, load_table(photos), asked, file)
-    assert seen.lines[1:] == ["No other round would be trained: the result of round 1 stands."]
-    assert not seen.trains
+    plan = plan_round(run, load_table(photos), asked, file)
+    assert not plan.trains
+    assert "its result stands" in preview_plan(plan)[-1]
 
 
 def test_a_first_round_embeds_all(photos, asked, tmp_path) -> None:
-    assert preview_round(tmp_path / "run", load_table(photos), asked) == RoundPreview([])
+    plan = plan_round(tmp_path / "run", load_table(photos), asked)
+    assert (plan.trains, plan.to_embed, plan.lines()) == (True, None, [])
+    assert not (tmp_path / "run").exists()
 
 
 def test_labels_that_are_all_others_make_one_ask_for_the_list(
@@ -173,7 +176,7 @@ def test_labels_that_are_all_others_make_one_ask_for_the_list(
     hint = (
         "None of the images that had a label in round 1 keeps it. If a list of labels was forgotten, stop now"
     )
-    assert any(hint in line for line in preview_round(tmp_path / "run", load_table(photos), asked).lines)
+    assert any(hint in line for line in preview_plan(plan_round(tmp_path / "run", load_table(photos), asked)))
     discover_table(load_table(photos), asked, tmp_path / "run", progress=False)
     assert hint in caplog.text
     caplog.clear()

@@ -13,7 +13,7 @@ from holotype.config.schema import DiscoverConfig
 from holotype.data.load import load_table
 from holotype.discovery.dry_run import inspect_collection, log_report
 from holotype.discovery.pipeline import discover_table
-from holotype.discovery.rounds import Round
+from holotype.discovery.round_runner import Round
 from tests.data.test_duplicates import picture
 from tests.discovery.made_round import edits_file
 
@@ -169,7 +169,7 @@ def test_a_later_round_begins_with_a_look_too(squares_folder, small, tmp_path, c
         discover_table(load_table(photos), asked, run, progress=False, edits=file)
     told = caplog.messages
     first = "66 images: 19 labelled in 4 classes, 47 unlabelled. --k 4 leaves room for 0 new categories."
-    assert told.index("Another round is trained.") < told.index(first)
+    assert told.index("Another round is needed.") < told.index(first)
     assert "Classes by labelled images: green 8, red 8, sky 2, Sky 1." in told
     assert "Probably one class under 2 names, but treated as 2 classes: Sky (1), sky (2)." in told
     assert any("labels.csv says otherwise of the labels of 1 image" in line for line in told)

@@ -10,7 +10,7 @@ import pytest
 from holotype.data.load import load_table
 from holotype.data.table import Table
 from holotype.discovery.constraints import Constraints
-from holotype.discovery.dry_run import preview_round
+from holotype.discovery.dry_run import preview_plan
 from holotype.discovery.edit_summary import (
     REFUSED_FILE,
     EditSummary,
@@ -21,6 +21,7 @@ from holotype.discovery.edit_summary import (
     visible_classes,
 )
 from holotype.discovery.pipeline import discover_table
+from holotype.discovery.plan import plan_round
 from holotype.errors import InputError
 from holotype.results.discovery import Discovery
 from holotype.results.edits import Edit, edits_csv, read_edits, read_log
@@ -152,10 +153,10 @@ def test_where_only_images_that_cannot_be_read_are_left_no_round_is_announced_or
     file = edits_file(run, *said)
     nothing_left = r"labelled or rejected, .* holotype write .* --folders DIR takes"
     with pytest.raises(InputError, match=nothing_left):
-        preview_round(run, table, small(), file)
+        preview_plan(plan_round(run, table, small(), file))
     with pytest.raises(InputError, match=nothing_left):
         discover_table(table, small(), run, progress=False, edits=file)
-    assert "Another round is trained" not in caplog.text
+    assert "Another round is needed" not in caplog.text
     assert [path.name for path in (run / "rounds").iterdir()] == ["1"]
 
 
@@ -205,14 +206,14 @@ def test_a_heap_that_was_a_class_for_a_round_costs_no_edit(run, squares_folder, 
     throughout = replace(table, label=np.where(table.label == "", "heap", table.label), known=known)
     nothing_left = r"Every usable image .* is labelled, so nothing is left to place"
     with pytest.raises(InputError, match=nothing_left):
-        preview_round(run, throughout, config, file)
+        preview_plan(plan_round(run, throughout, config, file))
     with pytest.raises(InputError, match=nothing_left):
         discover_table(throughout, config, run, progress=False, edits=file)
     assert [path.name for path in (run / "rounds").iterdir()] == ["1"]
     in_heap = (table.label == "") & np.isin(table.path, free[:40])
     some = replace(table, label=np.where(in_heap, "heap", table.label), known=known)
     assert discover_table(some, config, run, progress=False).facts.confirmed_labels == 0
-    (line,) = [line for line in preview_round(run, table, config).lines if "take part" in line]
+    (line,) = [line for line in preview_plan(plan_round(run, table, config)) if "take part" in line]
     assert "round 3: 1 rejected, 1 confirmed. They give 1 label and keep 1 image out" in line
     found = discover_table(table, config, run, progress=False)
     assert (found.facts.round, found.facts.confirmed_labels) == (3, 1)

@@ -10,8 +10,7 @@ import pytest
 
 from holotype.data.load import load_table
 from holotype.discovery.pipeline import discover_table
-from holotype.discovery.round_runner import make_experiment
-from holotype.discovery.rounds import Round
+from holotype.discovery.round_runner import Round, make_experiment
 from holotype.export.results_table import write_labels
 from holotype.methods import METHODS
 from holotype.results.apply_edits import FOLLOWS_NOTE

@@ -6,16 +6,20 @@ import json
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+from holotype.config.schema import DiscoverConfig
+from holotype.data.table import Table
 from holotype.discovery.collection import Collection, ImageEntry
 from holotype.discovery.constraints import Constraints
+from holotype.discovery.plan import RoundPlan
 from holotype.discovery.round_config import RoundConfig
 from holotype.discovery.rounds import (
-    RoundFiles,
-    add_edits,
+    EditHistory,
     corrected_rounds,
     count_edits,
+    edits_in,
     finished_rounds,
     inputs_of,
     last_round,
@@ -23,7 +27,6 @@ from holotype.discovery.rounds import (
     replay_edits,
     round_folder,
     save_corrected,
-    start_round,
     started_rounds,
 )
 from holotype.errors import InputError
@@ -40,18 +43,23 @@ SETTINGS = {"k": 4, "bursts": "auto", "seeds": "auto"}
 ASKED = RoundConfig(SETTINGS, SETTINGS, "cpu", "photos")
 
 
-def begun(given: Constraints | None = None, digest: str = "1", asked: RoundConfig = ASKED) -> RoundFiles:
-    """What a round of one image is begun with."""
-    return RoundFiles(
-        given or Constraints(), Collection("photos", {"a.png": ImageEntry("3-1", digest)}), asked
-    )
+ONE_IMAGE = Collection("photos", {"a.png": ImageEntry("3-1", "1")})
+TABLE = Table(path=np.array([], dtype=object), label=np.array([], dtype=object), known=())
+
+
+def start(
+    folder: Path, given: Constraints | None = None, seen: Collection = ONE_IMAGE, asked: RoundConfig = ASKED
+) -> int:
+    """Begin a round or resume it; its number."""
+    history = EditHistory(given=given or Constraints())
+    return RoundPlan(folder, DiscoverConfig(), TABLE, seen, asked, history).start()
 
 
 def end_round(
     folder: Path, found: Discovery, labels: dict[str, str] | None = None, seen: Collection | None = None
 ) -> int:
     """A round that has come to its end."""
-    number = start_round(folder, RoundFiles(Constraints(labels or {}), seen or Collection("photos"), ASKED))
+    number = start(folder, Constraints(labels or {}), seen or Collection("photos"))
     found.save(round_folder(folder, number))
     (round_folder(folder, number) / "scores.json").write_text("{}")
     return number
@@ -81,42 +89,43 @@ def test_rounds_are_numbered_and_know_what_they_were_given(tmp_path: Path) -> No
 def test_a_stopped_round_goes_on_and_one_of_other_labels_or_images_is_left_alone(tmp_path: Path) -> None:
     """Nothing that was trained is ever taken for something else, and nothing is deleted."""
     boots = Constraints({"a.png": "boots"})
-    assert start_round(tmp_path, begun()) == 1
+    other = Collection("photos", {"a.png": ImageEntry("3-1", "2")})
+    assert start(tmp_path) == 1
     (round_folder(tmp_path, 1) / "state.json").write_text("{}")
-    assert start_round(tmp_path, begun(Constraints(names={"new-01": "hats"}))) == 1  # a name changes nothing
-    assert start_round(tmp_path, begun(boots)) == 2
-    assert start_round(tmp_path, begun(boots, "2")) == 3
-    (round_folder(tmp_path, 3) / "begun.json").unlink()  # killed while it was begun
-    assert start_round(tmp_path, begun(boots, "2")) == 3  # nothing was trained: it is begun anew
-    (round_folder(tmp_path, 3) / "begun.json").unlink()
+    assert start(tmp_path, Constraints(names={"new-01": "hats"})) == 1  # a name changes nothing
+    assert start(tmp_path, boots) == 2
+    assert start(tmp_path, boots, other) == 3
+    (round_folder(tmp_path, 3) / "round.json").unlink()  # killed while it was begun
+    assert start(tmp_path, boots, other) == 3  # nothing was trained: it is begun anew
+    (round_folder(tmp_path, 3) / "round.json").unlink()
     (round_folder(tmp_path, 3) / "identity.json").write_text("{}")  # was trained
-    assert start_round(tmp_path, begun(boots, "2")) == 4
+    assert start(tmp_path, boots, other) == 4
     out = replace(boots, rejected=frozenset({"b.png"}))
-    assert start_round(tmp_path, begun(out, "2")) == 5
-    assert start_round(tmp_path, begun(out, "2")) == 5
+    assert start(tmp_path, out, other) == 5
+    assert start(tmp_path, out, other) == 5
     assert inputs_of(tmp_path, 5) == out
     assert started_rounds(tmp_path) == [1, 2, 3, 4, 5]
     assert (round_folder(tmp_path, 1) / "state.json").is_file()
     (round_folder(tmp_path, 5) / "scores.json").write_text("{}")
     assert (finished_rounds(tmp_path), last_round(tmp_path)) == ([5], 5)
-    assert start_round(tmp_path, begun(out, "2")) == 6  # a finished one is not gone on with
+    assert start(tmp_path, out, other) == 6  # a finished one is not gone on with
 
 
 @pytest.mark.parametrize("change", [{"taken": SETTINGS | {"k": 5}}, {"device": "cuda"}, {"title": "archive"}])
 def test_a_stopped_round_of_other_settings_is_left_alone(change: dict, tmp_path: Path) -> None:
     """Its training would be another one."""
-    assert start_round(tmp_path, begun()) == 1
-    assert start_round(tmp_path, begun(asked=replace(ASKED, **change))) == 2
+    assert start(tmp_path) == 1
+    assert start(tmp_path, asked=replace(ASKED, **change)) == 2
 
 
 def test_a_stopped_round_whose_images_were_renamed_or_labelled_is_left_alone(tmp_path: Path) -> None:
-    assert start_round(tmp_path, begun()) == 1
+    assert start(tmp_path) == 1
     for number, seen in enumerate(
         ({"b.png": ImageEntry("3-1", "1")}, {"b.png": ImageEntry("3-1", "1", "red")}), start=2
     ):
-        assert start_round(tmp_path, replace(begun(), seen=Collection("photos", seen))) == number
+        assert start(tmp_path, seen=Collection("photos", seen)) == number
     touched = {"b.png": ImageEntry("3-2", "1", "red"), "c.png": ImageEntry("3-1", "2", here=False)}
-    assert start_round(tmp_path, replace(begun(), seen=Collection("archive", touched))) == 3
+    assert start(tmp_path, seen=Collection("archive", touched)) == 3
 
 
 def test_a_later_label_counts_and_not_the_edit_before_it(tmp_path: Path) -> None:
@@ -198,7 +207,7 @@ def test_a_file_of_the_round_before_is_not_lost(tmp_path: Path) -> None:
             ]
         )
     )
-    add_edits(tmp_path, file)
+    append_edits(tmp_path, edits_in(tmp_path, file))
     played = replay_edits(tmp_path)
     assert played.applied is not None
     assert {c.id: c.name for c in played.applied.discovery.categories} == {
@@ -257,30 +266,18 @@ def test_labels_are_kept_by_path_from_the_root(tmp_path: Path) -> None:
     assert replay_edits(tmp_path).given.labels == {"04.png": "boots"}
 
 
-def test_edits_need_a_discovery_of_theirs(tmp_path: Path, caplog) -> None:
+def test_edits_need_a_discovery_of_theirs(tmp_path: Path) -> None:
     file = tmp_path / "edits.csv"
     file.write_text(edits_csv([edit("r-1", "rename", "", "new-01", "boots")]))
-    run = tmp_path / "run"
     with pytest.raises(InputError, match="without --edits first"):
-        add_edits(run, file)
-    end_round(run, first())
-    first().save(run)
-    caplog.set_level("INFO", "holotype")
-    add_edits(run, file)
-    assert "1 edit." in caplog.text
-    add_edits(run, file)
-    assert "1 edit, applied already." in caplog.text
-    applied = replay_edits(run).applied
-    assert applied is not None
-    assert applied.discovery.category("new-01").name == "boots"
-    assert len((run / "edits.csv").read_text().splitlines()) == 2
+        edits_in(tmp_path / "run", file)
 
 
 def test_what_a_round_was_given_reads_as_json(tmp_path: Path) -> None:
-    start_round(tmp_path, begun(Constraints({"Käfer.png": "=boots"}, frozenset({"ö.png"}))))
+    start(tmp_path, Constraints({"Käfer.png": "=boots"}, frozenset({"ö.png"})))
     given = round_folder(tmp_path, 1)
     assert json.loads((given / "labels.json").read_text(encoding="utf-8"))["by_path"] == {
         "Käfer.png": "=boots"
     }
     assert json.loads((given / "rejected.json").read_text(encoding="utf-8"))["by_path"] == ["ö.png"]
-    assert json.loads((given / "begun.json").read_text(encoding="utf-8"))["settings"] == SETTINGS
+    assert json.loads((given / "round.json").read_text(encoding="utf-8"))["settings"] == SETTINGS

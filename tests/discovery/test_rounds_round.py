@@ -12,10 +12,10 @@ import pytest
 from holotype.data.load import load_table
 from holotype.discovery.constraints import Constraints
 from holotype.discovery.pipeline import discover_table
-from holotype.discovery.rounds import Round
+from holotype.discovery.round_runner import Round
 from holotype.errors import InputError
 from holotype.results.discovery import Discovery
-from tests.discovery.made_round import edits_file
+from tests.discovery.made_round import edits_file, with_edits
 
 
 @pytest.fixture
@@ -70,8 +70,9 @@ def test_what_is_estimated_from_labels_does_not_ask_those_of_edits(round: Round)
     free = np.flatnonzero(came == "")
     picked[free[:9]] = "new-01"
     table = replace(round.table, label=picked, known=(*round.table.known, "new-01"))
-    out = frozenset({Path(str(table.path[free[-1]])).relative_to(table.root).as_posix()})
-    later = replace(round, table=table, came=came, given=Constraints(rejected=out))
+    paths = [Path(str(table.path[row])).relative_to(table.root).as_posix() for row in free]
+    given = Constraints(labels=dict.fromkeys(paths[:9], "new-01"), rejected=frozenset(paths[-1:]))
+    later = with_edits(replace(round, table=table), given)
     assert later.drawn.known == round.table.known
     assert (later.drawn.label == came).all()
     assert not later.drawn.usable[free[-1]]

@@ -230,7 +230,7 @@ class Killed(BaseException):
     """As good as kill -9: nothing is told, nothing is tidied up."""
 
 
-@pytest.mark.parametrize("step", ["begin_round", "run_round", "share_round", "write_changes", "build_report"])
+@pytest.mark.parametrize("step", ["begin_round", "run_round", "link_round", "write_changes", "build_report"])
 def test_a_kill_loses_no_edit(step, go, tmp_path, monkeypatch) -> None:
     """The file of edits is given once; the command without it goes on."""
     run, held = tmp_path / "run", Held()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import logging
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -15,11 +16,13 @@ from holotype.clustering.k_curve import CountEstimate
 from holotype.config.schema import DiscoverConfig
 from holotype.data.table import Table
 from holotype.discovery.corrected_k import corrected_k
-from holotype.discovery.rounds import Round
 from holotype.discovery.training_plan import methods_of
 from holotype.errors import InputError
 from holotype.methods import METHODS, find_method
 from holotype.utils.serialization import read_json
+
+if TYPE_CHECKING:
+    from holotype.discovery.round_runner import Round
 
 COUNT_FILE = "count.json"
 
@@ -49,7 +52,9 @@ def count_categories(round: Round, features: np.ndarray) -> CountEstimate:
     config, table = round.config, round.drawn
     if round.out.any():
         table, features = table.take(~round.out), features[~round.out]
-    content = hashlib.sha256(" ".join(round.digests).encode()).hexdigest()  # a repaired image looks otherwise
+    content = hashlib.sha256(
+        " ".join(round.plan.digests).encode()
+    ).hexdigest()  # a repaired image looks otherwise
     key = count_key(table, round.chosen.backbone.digest, config.seed) | {"content": content}
     path = round.folder / COUNT_FILE
     if path.is_file():

@@ -80,6 +80,11 @@ class Constraints:
         )
         return replace(self, labels=labels, rejected=rejected, follow=follow)
 
+    def of_images(self, here: Set[str]) -> tuple[dict[str, str], frozenset[str]]:
+        """Labels and rejections of these images alone."""
+        labels = {path: label for path, label in self.labels.items() if path in here}
+        return labels, self.rejected & here
+
     def apply(self, table: Table) -> Table:
         """The table with these labels; the ids of classes that they name for the first time join the known ones."""
         paths = relative([str(path) for path in table.path], table.root)

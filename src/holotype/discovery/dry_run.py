@@ -26,44 +26,16 @@ from holotype.data.labels import read_list
 from holotype.data.load import with_readable_classes
 from holotype.data.paths import find_images, relative
 from holotype.data.table import Table
-from holotype.discovery.collection import (
-    compare_labels,
-    diff_collections,
-    index_images,
-    read_collection,
-    with_digests,
-)
 from holotype.discovery.corrected_k import expected_k
 from holotype.discovery.edit_summary import check_assignable
 from holotype.discovery.exif_cache import ExifTable
-from holotype.discovery.label_aliases import resolve_aliases
-from holotype.discovery.ownership import stored_backbone
-from holotype.discovery.plan import (
-    ImageChanges,
-    check_same_images,
-    current_config,
-    previous_result,
-    restrict_to,
-    seen_images,
-)
-from holotype.discovery.relocate import Relocation, relocated_paths
-from holotype.discovery.round_config import read_round_config
+from holotype.discovery.plan import RoundPlan
+from holotype.discovery.relocate import relocated_paths
 from holotype.discovery.round_runner import burst_groups, count_bursts
-from holotype.discovery.rounds import (
-    EditHistory,
-    RoundFiles,
-    edits_in,
-    inputs_of,
-    last_round,
-    next_number,
-    replay_edits,
-    round_folder,
-)
 from holotype.errors import InputError
-from holotype.results.edits import check_run
 
 if TYPE_CHECKING:
-    from holotype.discovery.rounds import Round
+    from holotype.discovery.round_runner import Round
 
 MAX_FILES_NAMED, MAX_CLASSES_NAMED = 3, 12
 """Examples of a line, and classes that are named with their size; the others are counted."""
@@ -115,16 +87,13 @@ def log_report(round: Round, table: Table) -> None:
         log.info(line)
 
 
-def log_report_again(round: Round, table: Table, to_embed: int) -> None:
-    """The same before a later round, without opening its images again; --dry-run does that.
-
-    table: as it was read. to_embed: images.
-    """
+def log_report_again(round: Round, table: Table) -> None:
+    """The same before a later round, without opening its images again; --dry-run does that. table: as it was read."""
     from holotype.discovery.time_estimate import estimate_time
 
     called, config = round.given.called(round.table), round.config
     result = _result(called, config, len(called.known), round.corrected)
-    time = estimate_time(table, config, round.chosen.backbone, len(round.seeds), to_embed).words
+    time = estimate_time(table, config, round.chosen.backbone, len(round.seeds), round.plan.to_embed).words
     for line in (*result, *_names(called), *_label_files(table), time):
         log.info(line)
 
@@ -304,74 +273,23 @@ def _count_images(n: int, one: str, several: str | None = None) -> str:
     return f"{n:,} {one if n == 1 else several or one + 's'}"
 
 
-@dataclass(frozen=True)
-class RoundPreview:
-    """Of a discovery."""
-
-    lines: list[str]
-    """On what has changed since the last round, and on the edits that would take part in another one; none where there
-    was no round."""
-    trains: bool = True
-    """Would a round be trained?"""
-    to_embed: int | None = None
-    """Images that the rounds before have not embedded; None = all."""
+def preview_plan(plan: RoundPlan) -> list[str]:
+    """What `discover` would do with this plan; refuse what it would refuse."""
+    if not (plan.last and plan.trains):
+        return plan.lines()
+    check_assignable(plan.labelled, plan.given, plan.folder)
+    return [*plan.lines(), *plan.edit_lines(), *_expected_k(plan)]
 
 
-def preview_round(
-    folder: Path, table: Table, config: DiscoverConfig, edits: Path | None = None, progress: bool = False
-) -> RoundPreview:
-    """What a discovery would do now. What could not go on is refused as it would be then."""
-    stored_backbone(folder, config.network)
-    given = edits_in(folder, edits) if edits is not None else []
-    check_run(folder, given)
-    if not (last := last_round(folder)):
-        return RoundPreview([])
-    known = read_collection(folder)
-    now = index_images(table, known, progress)
-    before = seen_images(folder, last)
-    difference = diff_collections(before, now)
-    check_same_images(folder, table, before, now, difference)
-    means = known.means if known else {}
-    today = now.labels(means)
-    played = replay_edits(folder, given, {path: today[there] for there, path in difference.then.items()})
-    words = resolve_aliases(now, before, difference.then, means, previous_result(played))
-    table = words.spoken(table)
-    labels = dict(zip(now.images, table.label, strict=True))
-    compare_labels(difference, before, with_digests(now, labels, frozenset()))
-    played, then = played.moved(difference.moves), read_round_config(round_folder(folder, last))
-    asked = current_config(config, table, now)
-    told, here = played.without(played.overruled(difference.relabelled, labels)), now.images.keys()
-    changed = ImageChanges(
-        last,
-        now.root if before.root != now.root else "",
-        difference,
-        words,
-        asked.others(then) if then else [],
-        edits_before=played.given,
-        edits=told.given,
-        more=restrict_to(inputs_of(folder, last).moved(difference.moves), here)
-        != restrict_to(told.given, here),
-    )
-    lines = [f"Since round {last} in {folder}: {difference.words or 'no other images or labels'}."]
-    if not changed.trains:
-        stands = f"No other round would be trained: the result of round {last} stands."
-        return RoundPreview([*lines, *changed.details(), stands], trains=False)
-    check_assignable(told.given.apply(table), told.given, folder)
-    number = next_number(
-        folder, RoundFiles(told.given, with_digests(now, labels, difference.relabelled), asked)
-    )
-    lines += [*changed.details(), "Another round would be trained.", *told.told(number, here, folder)]
-    lines += _expected_k(config.k, table, told, Relocation(now.root, difference.moves))
-    return RoundPreview(lines, to_embed=len(difference.new) + len(difference.repaired))
-
-
-def _expected_k(k: int | str, table: Table, told: EditHistory, where: Relocation) -> list[str]:
-    """How many categories there would be, as far as edits have a say. table: with the labels that images came with."""
-    round = told.given.apply(table)
+def _expected_k(plan: RoundPlan) -> list[str]:
+    """How many categories there would be, as far as edits have a say."""
+    k, labelled, applied = plan.config.k, plan.labelled, plan.history.applied
     if k != "auto":
-        return _memory_text(int(k), len(table.known), len(round.known))
-    found = previous_result(told) if told.given.binds else None
-    return [expected_k(relocated_paths(found, where), round)] if found else []
+        return _memory_text(int(k), len(plan.table.known), len(labelled.known))
+    if applied is None or not plan.given.binds:
+        return []
+    found = relocated_paths(applied.discovery, plan.relocation) if plan.relocation else applied.discovery
+    return [expected_k(found, labelled)]
 
 
 def _memory_text(k: int, came: int, known: int) -> list[str]:

@@ -14,7 +14,6 @@ queue.csv                            the images whose answers are worth most
 
 from __future__ import annotations
 
-import dataclasses
 import logging
 from collections.abc import Sequence
 from pathlib import Path
@@ -37,11 +36,11 @@ from holotype.discovery.ownership import (
     find_folder,
     reload_backbone,
 )
-from holotype.discovery.plan import RoundState, plan_round
+from holotype.discovery.plan import RoundPlan, apply_plan, plan_round
+from holotype.discovery.relocate import commit_relocation
 from holotype.discovery.round_diff import write_changes
-from holotype.discovery.round_runner import MIN_UNLABELLED, run_round
+from holotype.discovery.round_runner import MIN_UNLABELLED, Round, run_round
 from holotype.discovery.rounds import (
-    Round,
     StepTimer,
     edits_in,
     last_round,
@@ -49,7 +48,6 @@ from holotype.discovery.rounds import (
     replay_edits,
     round_folder,
     save_corrected,
-    start_round,
 )
 from holotype.discovery.scoring import score_round
 from holotype.discovery.training_plan import methods_of
@@ -138,65 +136,50 @@ def discover_table(
         refuse_links(folder)
         clean_partial_tree(folder)
         config, chosen = claim_folder(folder, table, config, embedded)
-        now = plan_round(folder, table, config, edits, progress)
-        if now.trains:  # before anybody is told that it will be
-            check_assignable(now.labelled, now.played.given, folder)
-        for line in now.lines:
+        commit_relocation(folder)
+        plan = plan_round(folder, table, config, edits, progress)
+        apply_plan(plan)
+        if plan.trains:  # before anybody is told that it will be
+            check_assignable(plan.labelled, plan.given, folder)
+        for line in plan.lines():
             log.info(line)
-        if now.trains:
-            chosen = chosen or reload_backbone(folder, config)
-            round = begin_round(folder, now, config, chosen, progress)
-            log_round(round, now, table)
-            run_round(dataclasses.replace(round, embedded=embedded))
-        elif now.last:
+        if plan.trains:
+            round = begin_round(plan, chosen or reload_backbone(folder, config), progress, embedded)
+            log_round(round, table)
+            run_round(round)
+        elif plan.last:
             # a command that was killed at the end of its round has left what only an unfinished one needs
-            clean_up(RunFolder(round_folder(folder, now.last)))
-            clear_trainings(round_folder(folder, now.last))
-            score_round(round_folder(folder, now.last), now.table)
+            own = round_folder(folder, plan.last)
+            clean_up(RunFolder(own))
+            clear_trainings(own)
+            score_round(own, plan.table)
         return write_round_result(folder, progress)
 
 
 def begin_round(
-    folder: Path, now: RoundState, config: DiscoverConfig, chosen: BackboneChoice, progress: bool
+    plan: RoundPlan, chosen: BackboneChoice, progress: bool, embedded: EmbeddingParts | None = None
 ) -> Round:
-    """A round with what is known from those before it, begun or gone on with; what cannot be trained is refused."""
-    played, table = now.played, now.labelled
+    """Begin or resume a round as planned; what cannot be trained is refused."""
+    folder, config, table = plan.folder, plan.config, plan.labelled
     check_method(table, config, chosen)
-    save_corrected(folder, played)
-    number = start_round(folder, now.begun)
+    save_corrected(folder, plan.history)
+    number = plan.start()
     RunFolder(folder).write_config(to_dict(config))
-    seeds = tuple(range(config.seed, config.seed + choose_trainings(folder, config, len(now.table))))
+    seeds = tuple(range(config.seed, config.seed + choose_trainings(folder, config, len(table))))
     store_seeds(round_folder(folder, number), seeds)
-    return Round(
-        table,
-        config,
-        chosen,
-        folder,
-        round_folder(folder, number),
-        number,
-        seeds,
-        before=played.applied.discovery if played.applied else None,
-        withdrawn=now.difference.classes_gone - played.given.names.keys(),
-        earlier_runs=played.runs,
-        given=played.given,
-        came=now.table.label if played.given.labels else None,
-        taken=played.taken,
-        words=frozenset((*now.table.known, *now.seen.means)),
-        digests=now.digests,
-        progress=progress,
-        clock=StepTimer(folder),
-    )
+    return Round(plan, chosen, table, number, seeds, embedded, progress, StepTimer(folder))
 
 
-def log_round(round: Round, now: RoundState, table: Table) -> None:
+def log_round(round: Round, table: Table) -> None:
     """The first look, and which edits take part. table: as it was read."""
-    if now.last:
-        log_report_again(round, table, len(now.difference.new) + len(now.difference.repaired))
+    plan = round.plan
+    if plan.last:
+        log_report_again(round, table)
     else:
-        log_report(round, now.table)
-    for line in now.played.told(round.number, now.here, round.folder):
+        log_report(round, plan.table)
+    for line in plan.edit_lines():
         log.info(line)
-    store_refused(round.folder, now.played.account.left)
+    store_refused(round.folder, plan.history.account.left)
 
 
 def write_round_result(folder: Path, progress: bool) -> Discovery:

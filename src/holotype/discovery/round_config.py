@@ -15,7 +15,7 @@ from holotype.discovery.training_plan import resolve_settings
 from holotype.utils.device import pick_device
 from holotype.utils.serialization import FileSchema, to_dict
 
-ROUND_FILE = "begun.json"
+ROUND_FILE = "round.json"
 ROUND_SCHEMA = FileSchema(2, "restore it from a copy, or run holotype discover with another --out")
 
 

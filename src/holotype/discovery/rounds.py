@@ -1,7 +1,7 @@
 """Rounds of a discovery: inputs, results and edits of each.
 
 RUN/rounds/1/       the first round: a run folder like any other, before any edit, with labels.json, rejected.json,
-                    collection.parquet and begun.json, which say what it was begun with; in corrected/ what it found as
+                    collection.parquet and round.json, which say what it was begun with; in corrected/ what it found as
                     people had corrected it when the next one began
 RUN/edits.csv       the log of edits of all rounds, append-only
 RUN/discovery.json  what the last round found with the edits of that round applied
@@ -19,30 +19,21 @@ import shutil
 import time
 from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from pathlib import Path
 
-import numpy as np
-
-from holotype.config.schema import DiscoverConfig
 from holotype.data.paths import relative
-from holotype.data.table import Table
-from holotype.discovery.backbone_choice import BackboneChoice
 from holotype.discovery.collection import COLLECTION_FILE as SEEN
 from holotype.discovery.collection import Collection, read_collection
 from holotype.discovery.constraints import Constraints
-from holotype.discovery.corrected_k import sampled_count
 from holotype.discovery.edit_summary import EditSummary, unreported
-from holotype.discovery.relocate import read_path_map, read_previous_paths, resolve_edit_paths, write_path_map
-from holotype.discovery.round_config import RoundConfig, read_round_config
-from holotype.embeddings.store import EmbeddingParts
+from holotype.discovery.relocate import read_path_map, read_previous_paths, resolve_edit_paths
 from holotype.errors import InputError, Stopped, signal_of
 from holotype.models.weights_io import weights_digest
-from holotype.results.apply_edits import REJECTED_NOTE, AppliedEdits, apply_edits
+from holotype.results.apply_edits import AppliedEdits, apply_edits
 from holotype.results.describe import renamed_categories
 from holotype.results.discovery import DISCOVERY_FILE as DISCOVERY
 from holotype.results.discovery import Discovery
-from holotype.results.edits import Edit, append_edits, new_edits, read_edits, read_log
+from holotype.results.edits import Edit, new_edits, read_edits, read_log
 from holotype.results.features import FEATURES, checked_features
 from holotype.runs.model_io import MODEL_CONFIG_FILE as MODEL
 from holotype.runs.model_io import MODEL_WEIGHTS_FILE
@@ -69,69 +60,6 @@ class StepTimer:
         except KeyboardInterrupt as stop:
             raise Stopped(name, signal_of(stop)) from stop
         self.seconds[name] = round(self.seconds.get(name, 0.0) + time.monotonic() - started, 1)
-
-
-@dataclass
-class Round:
-    """One way from a table to categories."""
-
-    table: Table
-    config: DiscoverConfig
-    chosen: BackboneChoice
-    folder: Path
-    """Of the discovery: embeddings and the estimate of the number of categories serve all rounds."""
-    own: Path
-    """Of the round."""
-    number: int
-    seeds: tuple[int, ...] = (0,)
-    """Of its trainings."""
-    before: Discovery | None = None
-    """What was known before, with edits."""
-    withdrawn: frozenset[str] = frozenset()
-    """Classes of then whose labels were taken away, as of a heap that was named, and that nobody has named by edits."""
-    earlier_runs: tuple[str, ...] = ()
-    given: Constraints = field(default_factory=Constraints)
-    """What edits say; the labels are in the table already."""
-    came: np.ndarray | None = None
-    """(N,) the labels that images came with, where those of the table are others."""
-    taken: frozenset[str] = frozenset()
-    """Ids and names of the categories of the rounds before."""
-    words: frozenset[str] = frozenset()
-    """Labels that images came with, whatever they mean and edits have made of them: folders of these names."""
-    digests: tuple[str, ...] = ()
-    """(N,) of the contents of the images (data/hashing.py)."""
-    columns: dict[str, np.ndarray] = field(default_factory=dict)
-    """(N,) what else is known of the images, for their table: from the heads of the files, for one."""
-    embedded: EmbeddingParts | None = None
-    """Features that are there already, of these images and perhaps of many more."""
-    progress: bool = False
-    clock: StepTimer = field(default_factory=StepTimer)
-    long_tail: bool = False
-    """Whether categories of very different sizes are expected."""
-    sizes: str = ""
-    """Why, in a sentence."""
-
-    @cached_property
-    def out(self) -> np.ndarray:
-        """(N,) bool: images that people have rejected."""
-        return self.given.out(self.table)
-
-    @property
-    def corrected(self) -> bool:
-        """Have people corrected what was known before, so that its categories are as many as they left?"""
-        return self.before is not None and self.given.binds
-
-    @property
-    def active(self) -> Table:
-        """The table in which only those images are usable that the round is made of."""
-        problem = np.where(self.out & self.table.usable, REJECTED_NOTE, self.table.problem)
-        return self.table.with_problems(problem)
-
-    @property
-    def drawn(self) -> Table:
-        """`active` less the labels from edits: people picked those where something was wrong, and what is estimated
-        from labels supposes that they were drawn."""
-        return self.active if self.came is None else sampled_count(self.active, self.came)
 
 
 LABELS_FILE = "labels.json"
@@ -173,48 +101,7 @@ def last_round(folder: Path) -> int:
     return max(finished_rounds(folder), default=0)
 
 
-@dataclass(frozen=True)
-class RoundFiles:
-    """All that a round is begun with."""
-
-    given: Constraints
-    seen: Collection
-    asked: RoundConfig
-
-    def save(self, to: Path) -> None:
-        """begun.json comes last: what has none was stopped on its way."""
-        for name, content in ((LABELS_FILE, self.given.labels), (REJECTED_FILE, sorted(self.given.rejected))):
-            write_path_map(to / name, content)
-        self.seen.save(to)
-        self.asked.save(to)
-
-    def is_that_of(self, own: Path) -> bool:
-        """Does the round in the folder `own` train on the very same? The name of a category changes nothing."""
-        try:
-            given, seen, asked = _inputs_in(own), read_collection(own), read_round_config(own)
-        except InputError:  # stopped before all of it was written
-            return False
-        same = (given.labels, given.rejected) == (self.given.labels, self.given.rejected)
-        if not same or asked is None or seen is None:
-            return False
-        return self.asked == asked and _is_trained(seen) == _is_trained(self.seen)
-
-
-def _is_trained(seen: Collection) -> list[tuple[str, str, str]]:
-    """What training sees of the images, in their order."""
-    return [(path, one.digest or one.stamp, one.label) for path, one in seen.here.items()]
-
-
-def next_number(folder: Path, begun: RoundFiles) -> int:
-    """Of a round that would be begun with this: that of the last one where it was stopped, or else a new one."""
-    number = max(started_rounds(folder), default=0)
-    own, stopped = round_folder(folder, number), number > last_round(folder)
-    if stopped and (begun.is_that_of(own) or _is_incomplete(own)):
-        return number
-    return number + 1
-
-
-def _is_incomplete(own: Path) -> bool:
+def is_incomplete(own: Path) -> bool:
     """Was a round stopped before all was written that it was begun with? Nothing was trained, and it is begun anew."""
     return {path.name for path in own.iterdir() if not OWN_SUFFIX.fullmatch(path.name)} <= {
         LABELS_FILE,
@@ -223,21 +110,12 @@ def _is_incomplete(own: Path) -> bool:
     }
 
 
-def start_round(folder: Path, begun: RoundFiles) -> int:
-    """Begin a round with this, or go on with the one that was; its number."""
-    number = next_number(folder, begun)
-    own = round_folder(folder, number)
-    if not begun.is_that_of(own):
-        begun.save(own)
-    return number
-
-
 def inputs_of(folder: Path, number: int) -> Constraints:
     """Labels and rejected images that a round was begun with."""
-    return _inputs_in(round_folder(folder, number))
+    return inputs_in(round_folder(folder, number))
 
 
-def _inputs_in(own: Path) -> Constraints:
+def inputs_in(own: Path) -> Constraints:
     labels, rejected = (
         read_path_map(own / LABELS_FILE, dict[str, str]),
         read_path_map(own / REJECTED_FILE, list[str]),
@@ -246,13 +124,6 @@ def _inputs_in(own: Path) -> Constraints:
 
 
 # -- what is known before a round ---------------------------------------------------------------------------
-
-
-def add_edits(folder: Path, file: Path) -> None:
-    """Add a file of edits to the log; edits of another run are refused."""
-    edits = edits_in(folder, file)
-    new = append_edits(folder, edits)
-    log.info(f"{file}: {count_edits(len(edits), len(new))}.")
 
 
 def edits_in(folder: Path, file: Path) -> list[Edit]:
