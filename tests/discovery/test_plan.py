@@ -162,7 +162,7 @@ def test_edits_follow_images_and_wait_for_those_that_are_gone(go, photos, tmp_pa
     found = go()
     assert id_of(found, heap / "first.png") == "red"
     assert "1 edit of" not in caplog.text
-    assert "2 edits of 2 images that are gone are kept, and will count again if they come back" in caplog.text
+    assert "2 edits of 2 images now gone will count again" in caplog.text
     assert "take part in round 3: 1 moved. They give 1 label and keep 0 images out." in caplog.text
     paint(heap / "yellow-01.png", COLOURS["blue"], 7)  # another picture of that name
     found = go()

@@ -86,12 +86,11 @@ def print_dry_run(table: Table, config: DiscoverConfig, asked: Namespace) -> int
             "\n".join((*seen.lines, *shots, *seen.unread)), flush=True
         )  # what follows takes seconds to import
     from holotype.discovery.backbone_choice import preview_backbone
-    from holotype.discovery.dry_run import preview_plan
+    from holotype.discovery.dry_run import estimate_time, preview_plan
     from holotype.discovery.ensemble_training import choose_trainings
     from holotype.discovery.ownership import check_labels_remain, find_folder, stored_backbone
     from holotype.discovery.pipeline import check_table, default_folder
     from holotype.discovery.plan import plan_round
-    from holotype.discovery.time_estimate import estimate_time
     from holotype.utils.device import pick_device
 
     folder = Path(asked.out) if asked.out else find_folder(default_folder(asked.images), table)
@@ -107,7 +106,7 @@ def print_dry_run(table: Table, config: DiscoverConfig, asked: Namespace) -> int
     if plan.trains:
         network = preview_backbone(config.network, pick_device(config.device))
         trainings = choose_trainings(folder, config, len(table))
-        words = estimate_time(table, config, network, trainings, plan.to_embed).words
+        words = estimate_time(table, config, network, trainings, plan.to_embed)
         if is_rank0_output():
             echo(words)
     return 0

@@ -14,11 +14,15 @@ queue.csv                            the images whose answers are worth most
 
 from __future__ import annotations
 
+import dataclasses
 import logging
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
+from holotype.clustering.metrics import has_truth, score
 from holotype.config.schema import DiscoverConfig, parse_by_name
 from holotype.data.detections import CONFIDENCE
 from holotype.data.load import check_trainable, load_table
@@ -26,8 +30,8 @@ from holotype.data.readers.registry import folder_name
 from holotype.data.table import Table
 from holotype.discovery.backbone_choice import BackboneChoice
 from holotype.discovery.choose_k import check_long_tail
-from holotype.discovery.dry_run import log_report, log_report_again
-from holotype.discovery.edit_summary import check_assignable, check_images_left, read_refused, store_refused
+from holotype.discovery.constraints import check_assignable, check_images_left, read_refused, store_refused
+from holotype.discovery.dry_run import log_report
 from holotype.discovery.ensemble_training import choose_trainings, clear_trainings, store_seeds
 from holotype.discovery.ownership import (
     check_labels_remain,
@@ -49,7 +53,6 @@ from holotype.discovery.rounds import (
     round_folder,
     save_corrected,
 )
-from holotype.discovery.scoring import score_round
 from holotype.discovery.training_plan import methods_of
 from holotype.embeddings.store import EmbeddingParts
 from holotype.errors import InputError
@@ -59,8 +62,10 @@ from holotype.report.projection import add_projection
 from holotype.results.discovery import Discovery
 from holotype.results.review_queue import write_queue
 from holotype.runs.build import check_k
+from holotype.runs.model_io import ModelConfig
+from holotype.runs.record import Scores, headline_scores
 from holotype.runs.run import clean_up
-from holotype.runs.run_folder import RunFolder
+from holotype.runs.run_folder import SCORES_FILE, RunFolder
 from holotype.utils.atomic import clean_partial_tree, refuse_links
 from holotype.utils.heartbeat import running_heartbeat
 from holotype.utils.locks import lock_folder
@@ -145,7 +150,10 @@ def discover_table(
             log.info(line)
         if plan.trains:
             round = begin_round(plan, chosen or reload_backbone(folder, config), progress, embedded)
-            log_round(round, table)
+            log_report(round, table)
+            for line in plan.edit_lines():
+                log.info(line)
+            store_refused(folder, plan.history.account.left)
             run_round(round)
         elif plan.last:
             # a command that was killed at the end of its round has left what only an unfinished one needs
@@ -168,18 +176,6 @@ def begin_round(
     seeds = tuple(range(config.seed, config.seed + choose_trainings(folder, config, len(table))))
     store_seeds(round_folder(folder, number), seeds)
     return Round(plan, chosen, table, number, seeds, embedded, progress, StepTimer(folder))
-
-
-def log_round(round: Round, table: Table) -> None:
-    """The first look, and which edits take part. table: as it was read."""
-    plan = round.plan
-    if plan.last:
-        log_report_again(round, table)
-    else:
-        log_report(round, plan.table)
-    for line in plan.edit_lines():
-        log.info(line)
-    store_refused(round.folder, plan.history.account.left)
 
 
 def write_round_result(folder: Path, progress: bool) -> Discovery:
@@ -231,3 +227,25 @@ def check_table(table: Table, config: DiscoverConfig, folder: Path, edits: Path 
         check_trainable(given.apply(table))
     if config.k != "auto":
         check_k(config.k, table, table.name)
+
+
+def score_round(own: Path, table: Table) -> None:
+    """Score a finished round against the truth of the table, if it has one. own: folder of the round."""
+    record = RunFolder(own).finished()
+    if record is None or not has_truth(table):
+        return
+    found, index = Discovery.load(own), {id: i for i, id in enumerate(ModelConfig.read(own).ids)}
+    images = found.images.set_index("path")
+    table = table.take(np.isin(table.path, images.index))
+    images = images.loc[table.path]
+    id = images["category_id"].to_numpy(dtype=object)
+    judged = dataclasses.replace(
+        table,
+        label=np.where(images["label"] != "", id, ""),  # a labelled image lies in its class
+        known=found.known,
+        problem=np.where(id == "", "in no category", ""),
+    )
+    scores = score(judged, [index.get(one, -1) for one in id], images["known_score"])
+    if (now := Scores(**headline_scores(scores))) != record.scores:
+        RunFolder(own).write_per_class(scores["per_class"])
+        RunFolder(own).write_json(SCORES_FILE, dataclasses.replace(record, scores=now).as_dict())

@@ -20,32 +20,30 @@ from holotype.data.table import Table
 from holotype.discovery.collection import (
     Collection,
     CollectionDiff,
+    LabelAliases,
     compare_labels,
     diff_collections,
     index_images,
     read_collection,
+    resolve_aliases,
     shown_names,
     with_digests,
 )
-from holotype.discovery.constraints import Constraints
-from holotype.discovery.label_aliases import LabelAliases, resolve_aliases
-from holotype.discovery.relocate import Relocation, rewrite_paths, write_path_map
-from holotype.discovery.round_config import RoundConfig, read_round_config, stated_groups
+from holotype.discovery.constraints import Constraints, read_constraints
+from holotype.discovery.relocate import Relocation, rewrite_paths
 from holotype.discovery.rounds import (
-    LABELS_FILE,
-    REJECTED_FILE,
     EditHistory,
     corrected_rounds,
     count_edits,
     edits_in,
     finished_rounds,
-    inputs_in,
     is_incomplete,
     last_round,
     replay_edits,
     round_folder,
     started_rounds,
 )
+from holotype.discovery.training_plan import RoundConfig, read_round_config, stated_groups
 from holotype.errors import InputError
 from holotype.results.discovery import Discovery
 from holotype.results.edits import Edit, append_edits, check_run, new_edits, read_log, run_ids
@@ -120,7 +118,7 @@ class RoundPlan:
     def is_that_of(self, own: Path) -> bool:
         """Does the round in the folder `own` train on the very same? The name of a category changes nothing."""
         try:
-            given, seen, config = inputs_in(own), read_collection(own), read_round_config(own)
+            given, seen, config = read_constraints(own), read_collection(own), read_round_config(own)
         except InputError:  # stopped before all of it was written
             return False
         same = (given.labels, given.rejected) == (self.given.labels, self.given.rejected)
@@ -133,8 +131,7 @@ class RoundPlan:
         number = self.number
         own = round_folder(self.folder, number)
         if not self.is_that_of(own):
-            write_path_map(own / LABELS_FILE, self.given.labels)
-            write_path_map(own / REJECTED_FILE, sorted(self.given.rejected))
+            self.given.save(own)
             self.seen.save(own)
             self.round_config.save(own)  # last: a round without it was stopped on its way
         return number
@@ -237,7 +234,7 @@ def plan_round(
         config, table.name, stated_groups(table, [entry.digest for entry in now.images.values()])
     )
     then = read_round_config(round_folder(folder, last))
-    inputs = inputs_in(round_folder(folder, last)) if last else Constraints()
+    inputs = read_constraints(round_folder(folder, last)) if last else Constraints()
     here = seen.here.keys()
     return RoundPlan(
         folder,

@@ -17,22 +17,19 @@ from holotype.clustering.k_curve import CountEstimate
 from holotype.config.schema import AUTO, NO, BackboneConfig, DiscoverConfig
 from holotype.data import detections
 from holotype.data.bursts import SECONDS, SpreadLabels, count_units, find_bursts, spread_labels, with_groups
-from holotype.data.exif import ExifData
+from holotype.data.exif import NO_EXIF, ExifData, read_exif_all
 from holotype.data.load import check_trainable
 from holotype.data.table import Table
 from holotype.discovery.backbone_choice import BackboneChoice
-from holotype.discovery.choose_k import choose_k, choose_long_tail
+from holotype.discovery.choose_k import choose_k, choose_long_tail, sampled_count
 from holotype.discovery.collection import shown_names
-from holotype.discovery.constraints import Constraints
-from holotype.discovery.corrected_k import sampled_count
-from holotype.discovery.edit_summary import check_images_left, unreadable_labels, visible_classes
+from holotype.discovery.constraints import Constraints, check_images_left, unreadable_labels, visible_classes
 from holotype.discovery.ensemble_training import (
     EnsembleOutcome,
     applicable_methods,
     clear_trainings,
     train_ensemble,
 )
-from holotype.discovery.exif_cache import ExifTable, load_exif_table
 from holotype.discovery.plan import RoundPlan
 from holotype.discovery.rounds import StepTimer, round_folder
 from holotype.discovery.training_plan import (
@@ -59,6 +56,8 @@ from holotype.runs.resolve import default_experiment
 from holotype.runs.resources import ResourceCache
 from holotype.runs.run import finish_run
 from holotype.utils.device import Device, pick_device
+from holotype.utils.serialization import read_parquet_table, write_parquet
+from holotype.utils.text import plural
 
 
 @dataclass
@@ -199,8 +198,7 @@ def _burst_lines(spread: SpreadLabels, how: str) -> list[str]:
     told = count_bursts(group[spread.table.usable])
     lines = [f"{told} ({how}); a burst counts once. --bursts no counts each image."]
     if n := len(spread.rows):
-        which = "1 frame takes" if n == 1 else f"{n:,} frames take"
-        lines.append(f"{which} the label of another frame of the same burst.")
+        lines.append(f"{plural(n, 'frame')} labelled like another frame of the same burst.")
     if spread.torn:
         lines.append(
             "Frames of one burst carry different labels, so its other frames take none: "
@@ -387,3 +385,82 @@ def plan_training(
     epochs = spread_epochs(plan.epochs, stages_of(experiment))
     experiment.train.epochs, experiment.train.batch_size = epochs, plan.batch_size
     return drop_unusable_cache(experiment)
+
+
+# -- what the heads of the files say --------------------------------------------------------------------
+
+EXIF_FILE = "shots.parquet"
+EXIF_COLUMNS = tuple(one.name for one in dataclasses.fields(ExifData))
+
+
+@dataclass(frozen=True)
+class ExifTable:
+    """Of the N images of a table."""
+
+    each: list[ExifData]
+
+    def columns(self) -> dict[str, np.ndarray]:
+        """The columns of a table of images of which anything is known: (N,) object text, (N,) float."""
+        found = {
+            "taken": np.array([shot.taken for shot in self.each], dtype=object),
+            "latitude": np.array([shot.latitude for shot in self.each], dtype=float),
+            "longitude": np.array([shot.longitude for shot in self.each], dtype=float),
+            "camera": np.array([shot.camera for shot in self.each], dtype=object),
+        }
+        return {name: values for name, values in found.items() if _has_facts(values)}
+
+    def words(self) -> str:
+        """In one line, "" where no head says anything."""
+        times = sorted(shot.taken for shot in self.each if shot.taken)
+        placed = sum(shot.latitude == shot.latitude for shot in self.each)
+        cameras = [shot.camera for shot in self.each if shot.camera]
+        different = len(set(cameras))
+        facts = {
+            "when": len(times),
+            "where": placed,
+            f"with which of {different:,} cameras" if different > 1 else "with which camera": len(cameras),
+        }
+        parts = [f"{what} {number:,} were" for what, number in facts.items() if number]
+        if not parts:
+            return ""
+        parts[0] = parts[0].removesuffix(" were") + f" of {len(self.each):,} images were taken"
+        if times:
+            parts[0] += f" ({times[0][:10]} to {times[-1][:10]})"
+        return f"The files say {', '.join(parts)}."
+
+
+def _has_facts(values: np.ndarray) -> bool:
+    return bool(np.isfinite(values).any() if values.dtype == float else (values != "").any())
+
+
+def load_exif_table(folder: Path, table: Table, digest: Sequence[str], progress: bool = False) -> ExifTable:
+    """Read the heads of the images whose content is new, and keep what they say. digest: (N,) (data/hashing.py)."""
+    known = _read_exif_file(folder)
+    new = [row for row, own in enumerate(digest) if own not in known]
+    found = dict(zip(new, read_exif_all([str(table.path[row]) for row in new], progress), strict=True))
+    fresh = {digest[row]: shot for row, shot in found.items() if digest[row]}
+    if fresh:
+        _write_exif_file(folder, known | fresh)
+    each = [found[row] if row in found else known[own] for row, own in enumerate(digest)]
+    return ExifTable(each or [NO_EXIF] * len(table))
+
+
+def _read_exif_file(folder: Path) -> dict[str, ExifData]:
+    """By digest; nothing where it cannot be read, since it is all in the files."""
+    if not (folder / EXIF_FILE).is_file():
+        return {}
+    try:
+        table = read_parquet_table(folder / EXIF_FILE)
+        rows = zip(*(table[name].to_pylist() for name in EXIF_COLUMNS), strict=True)
+        return {own: ExifData(*row) for own, row in zip(table["digest"].to_pylist(), rows, strict=True)}
+    except (OSError, ValueError, KeyError, TypeError):
+        log.warning(f"{folder / EXIF_FILE} cannot be read, and is made again.")
+        return {}
+
+
+def _write_exif_file(folder: Path, shots: dict[str, ExifData]) -> None:
+    import pyarrow as pa
+
+    rows = zip(*(dataclasses.astuple(shot) for shot in shots.values()), strict=True)
+    columns = {"digest": list(shots), **dict(zip(EXIF_COLUMNS, rows, strict=True))}
+    write_parquet(folder / EXIF_FILE, pa.table({name: pa.array(values) for name, values in columns.items()}))

@@ -24,9 +24,15 @@ from pathlib import Path
 from holotype.data.paths import relative
 from holotype.discovery.collection import COLLECTION_FILE as SEEN
 from holotype.discovery.collection import Collection, read_collection
-from holotype.discovery.constraints import Constraints
-from holotype.discovery.edit_summary import EditSummary, unreported
-from holotype.discovery.relocate import read_path_map, read_previous_paths, resolve_edit_paths
+from holotype.discovery.constraints import (
+    LABELS_FILE,
+    REJECTED_FILE,
+    Constraints,
+    EditSummary,
+    read_constraints,
+    unreported,
+)
+from holotype.discovery.relocate import read_previous_paths, resolve_edit_paths
 from holotype.errors import InputError, Stopped, signal_of
 from holotype.models.weights_io import weights_digest
 from holotype.results.apply_edits import AppliedEdits, apply_edits
@@ -40,6 +46,7 @@ from holotype.runs.model_io import MODEL_WEIGHTS_FILE
 from holotype.runs.run_folder import SCORES_FILE, RunFolder
 from holotype.utils.atomic import OWN_SUFFIX, atomic_write
 from holotype.utils.heartbeat import update_heartbeat
+from holotype.utils.text import plural
 
 
 class StepTimer:
@@ -62,10 +69,6 @@ class StepTimer:
         self.seconds[name] = round(self.seconds.get(name, 0.0) + time.monotonic() - started, 1)
 
 
-LABELS_FILE = "labels.json"
-"""Of a round: the labels that edits had given before it was trained, by path from the root."""
-REJECTED_FILE = "rejected.json"
-"""Of a round: the images that edits keep out of it, by path from the root."""
 CORRECTED_FOLDER = "corrected"
 """Folder in that of a round: what it found with the edits that there were when the next one began."""
 
@@ -103,24 +106,8 @@ def last_round(folder: Path) -> int:
 
 def is_incomplete(own: Path) -> bool:
     """Was a round stopped before all was written that it was begun with? Nothing was trained, and it is begun anew."""
-    return {path.name for path in own.iterdir() if not OWN_SUFFIX.fullmatch(path.name)} <= {
-        LABELS_FILE,
-        REJECTED_FILE,
-        SEEN,
-    }
-
-
-def inputs_of(folder: Path, number: int) -> Constraints:
-    """Labels and rejected images that a round was begun with."""
-    return inputs_in(round_folder(folder, number))
-
-
-def inputs_in(own: Path) -> Constraints:
-    labels, rejected = (
-        read_path_map(own / LABELS_FILE, dict[str, str]),
-        read_path_map(own / REJECTED_FILE, list[str]),
-    )
-    return Constraints(labels=labels, rejected=frozenset(rejected))
+    names = {path.name for path in own.iterdir() if not OWN_SUFFIX.fullmatch(path.name)}
+    return names <= {LABELS_FILE, REJECTED_FILE, SEEN}
 
 
 # -- what is known before a round ---------------------------------------------------------------------------
@@ -144,7 +131,7 @@ def resolved_edits(folder: Path, edits: Sequence[Edit]) -> list[Edit]:
 
 def count_edits(edits: int, new: int) -> str:
     """Of a file of edits: how many it holds, and whether they are in the log already."""
-    words = f"{edits:,} {'edit' if edits == 1 else 'edits'}"
+    words = plural(edits, "edit")
     if edits and not new:
         return f"{words}, applied already"
     return words if edits == new else f"{words}, {new:,} of them new and the others applied already"
@@ -159,8 +146,6 @@ class EditHistory:
 
     given: Constraints = field(default_factory=Constraints)
     """For the next round."""
-    before: Constraints = field(default_factory=Constraints)
-    """The same without the edits of the last round."""
     account: EditSummary = field(default_factory=EditSummary)
     applied: AppliedEdits | None = None
     """The last round with its edits; None where no round has come to its end."""
@@ -180,11 +165,6 @@ class EditHistory:
             [problem for problem in self.applied.problems if problem not in left] if self.applied else []
         )
         return [*account.told(number, self.given, here), *remarks]
-
-    def told_by(self, seen: Collection | None, labels: Mapping[str, str]) -> EditHistory:
-        """With what the images of a round came with. labels: of today."""
-        other = {path for path, one in seen.images.items() if one.relabelled} if seen else set()
-        return self.without(self.overruled(other, labels))
 
     def overruled(self, other: Set[str], labels: Mapping[str, str]) -> set[str]:
         """Of the images `other`, which came with another label after edits of them: those whose label is newer still.
@@ -216,7 +196,6 @@ class EditHistory:
         categories = (*found.categories, *applied.discovery.categories)
         return EditHistory(
             given=self.given.after(found, applied, seen),
-            before=self.given,
             account=replace(
                 self.account,
                 applied=[*self.account.applied, *done],
@@ -242,7 +221,8 @@ def replay_edits(
     for number in numbers:
         found = Discovery.load(round_folder(folder, number))
         seen = read_collection(round_folder(folder, number))
-        played = played.told_by(seen, labels)
+        relabelled = {path for path, entry in seen.images.items() if entry.relabelled} if seen else set()
+        played = played.without(played.overruled(relabelled, labels))
         own = [edit for edit in edits if edit.run_id == found.run_id]
         if number == numbers[-1]:  # it answers for edits of runs that nobody has heard of
             own = [edit for edit in edits if edit.run_id not in played.runs]
@@ -262,11 +242,9 @@ def pending_edits(folder: Path) -> tuple[int, int]:
     number = last_round(folder)
     if not number:
         return 0, 0
-    now, last = replay_edits(folder).given, inputs_of(folder, number)
-    labels = now.labels.items() ^ last.labels.items()
-    return len({path for path, _ in labels} - (now.rejected ^ last.rejected)), len(
-        now.rejected ^ last.rejected
-    )
+    now, last = replay_edits(folder).given, read_constraints(round_folder(folder, number))
+    labels, rejected = now.labels.items() ^ last.labels.items(), now.rejected ^ last.rejected
+    return len({path for path, _ in labels} - rejected), len(rejected)
 
 
 SHARED_FILES = (MODEL_WEIGHTS_FILE, MODEL, FEATURES, "provenance.json", SCORES_FILE)
@@ -306,10 +284,6 @@ def _link(source: Path, target: Path) -> None:
         beside.unlink(missing_ok=True)
         os.link(source, beside)
     except OSError:  # another disk, or one without hard links
-
-        def copy(part: Path) -> None:
-            shutil.copyfile(source, part)
-
-        atomic_write(target, copy)
+        atomic_write(target, lambda part: shutil.copyfile(source, part))
     else:
         os.replace(beside, target)

@@ -12,6 +12,11 @@ MAX_SUGGESTIONS = 5000
 """Names of a folder that are looked at: a person who mistypes one of a million images is not helped in time."""
 
 
+def plural(n: int, one: str, more: str = "") -> str:
+    """Return a count with its noun: 1 edit, 2,000 edits, 3 categories."""
+    return f"{n:,} {one if n == 1 else more or one + 's'}"
+
+
 def suggest(name: str, there: Iterable[str]) -> str:
     """` (did you mean photos?)`; nothing where no name is close."""
     close = difflib.get_close_matches(name, list(there), n=1)
