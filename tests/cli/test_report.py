@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 
 from holotype.cli.report import command
-from holotype.discovery.relocate import write_path_map
+from holotype.discovery.constraints import write_path_map
 from holotype.discovery.rounds import replay_edits
 from holotype.errors import InputError
 from holotype.results.discovery import Discovery, write_features

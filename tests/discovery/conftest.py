@@ -11,7 +11,8 @@ from holotype.config.schema import DiscoverConfig
 from holotype.data.load import load_table
 from holotype.discovery.backbone_choice import choose_backbone
 from holotype.discovery.pipeline import discover_table
-from holotype.discovery.rounds import Round
+from holotype.discovery.plan import plan_round
+from holotype.discovery.round_runner import Round
 
 
 @pytest.fixture
@@ -46,4 +47,4 @@ def round(squares_folder, tiny_backbone_file, tmp_path) -> Round:
     config = DiscoverConfig(steps=100, backbone=str(tiny_backbone_file), device="cpu")
     chosen = choose_backbone(config.network, "cpu")
     table = load_table(squares_folder / "squares.csv")
-    return Round(table, config, chosen, tmp_path, tmp_path / "rounds" / "1", 1)
+    return Round(plan_round(tmp_path, table, config), chosen, table)

@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pandas as pd
 
+from holotype.discovery.constraints import Constraints
+from holotype.discovery.round_runner import Round
+from holotype.discovery.rounds import EditHistory
+from holotype.results.apply_edits import AppliedEdits
 from holotype.results.discovery import Category, Discovery, RunFacts
 from holotype.results.edits import Edit, edits_csv
 
@@ -29,6 +34,12 @@ def made_discovery(
         for id, rows in groups.items()
     ]
     return Discovery(run, known, frame, categories, None, RunFacts(round=1))
+
+
+def with_edits(round: Round, given: Constraints, before: Discovery | None = None) -> Round:
+    """A round to which edits say something. before: the round before, as corrected."""
+    history = EditHistory(given=given, applied=AppliedEdits(before) if before else None)
+    return replace(round, plan=replace(round.plan, history=history))
 
 
 def edits_file(run: Path, *rows: tuple[str, str, str, str]) -> Path:

@@ -10,13 +10,21 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from holotype.config.schema import BackboneConfig
 from holotype.data.load import load_table
-from holotype.discovery.ensemble_training import choose_trainings, default_trainings, stored_seeds
+from holotype.discovery.dry_run import Throughput
+from holotype.discovery.ensemble_training import (
+    applicable_methods,
+    choose_trainings,
+    default_trainings,
+    stored_seeds,
+)
 from holotype.discovery.pipeline import discover_table
-from holotype.discovery.time_estimate import Throughput
 from holotype.errors import InputError, Stopped
 from holotype.export.assign import load_corrected
+from holotype.models.backbone import Backbone, load_backbone
 from holotype.results.discovery import Discovery
+from holotype.runs.build import RunData
 from holotype.runs.model_io import load_model
 from tests.cli.test_bad_input import pressed
 
@@ -50,7 +58,7 @@ def test_the_pace_of_the_machine_does_not_decide(
 ) -> None:
     monkeypatch.setattr("holotype.discovery.ensemble_training.TRAININGS", {"cpu": {64: 2}})
     monkeypatch.setattr(
-        "holotype.discovery.time_estimate.measure_throughput",
+        "holotype.discovery.dry_run.measure_throughput",
         lambda *_: Throughput(seconds, seconds, seconds),
     )
     table, run = load_table(squares_folder / "squares.csv"), tmp_path / "run"
@@ -180,3 +188,38 @@ def test_seeds_that_cannot_be_read_are_one_sentence(tmp_path) -> None:
     with pytest.raises(InputError, match=r"trainings.json cannot be read"):
         stored_seeds(tmp_path)
     assert stored_seeds(tmp_path / "elsewhere") is None
+
+
+# -- Methods that take turns: those that can train do, and the others say why not
+
+
+@pytest.fixture(scope="module")
+def backbone(tiny_backbone_file) -> Backbone:
+    return load_backbone(BackboneConfig(str(tiny_backbone_file)))
+
+
+@pytest.fixture
+def data(squares_folder) -> RunData:
+    return RunData(load_table(squares_folder / "squares.csv"), 4)
+
+
+def test_all_that_can_train_do_in_their_order(data: RunData, backbone: Backbone) -> None:
+    assert applicable_methods(["uno", "rpc"], data, backbone) == (("uno", "rpc"), [])
+
+
+def test_without_a_new_category_uno_leaves_its_turns(data: RunData, backbone: Backbone) -> None:
+    able, (remark,) = applicable_methods(["rpc", "uno"], RunData(data.table, 2), backbone)
+    assert able == ("rpc",)
+    assert remark.startswith("uno does not take part. ")
+    assert "2" in remark
+
+
+def test_different_sizes_are_for_methods_that_can_expect_them(data: RunData, backbone: Backbone) -> None:
+    able, remarks = applicable_methods(["rpc", "uno"], data, backbone, long_tail=True)
+    assert able == ("rpc",)
+    assert remarks == ["uno does not take part. It expects categories of equal size, and those here differ."]
+
+
+def test_where_none_can_train_the_first_says_why(data: RunData, backbone: Backbone) -> None:
+    with pytest.raises(InputError, match="novel"):
+        applicable_methods(["uno"], RunData(data.table, 2), backbone)

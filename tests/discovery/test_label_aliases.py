@@ -7,8 +7,7 @@ import unicodedata
 import numpy as np
 
 from holotype.data.table import Table
-from holotype.discovery.collection import Collection, ImageEntry
-from holotype.discovery.label_aliases import LabelAliases, resolve_aliases
+from holotype.discovery.collection import Collection, ImageEntry, LabelAliases, resolve_aliases
 from tests.discovery.made_round import made_discovery
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import dataclasses
 import json
 import shutil
@@ -12,17 +13,22 @@ import pandas as pd
 import pytest
 from PIL import Image
 
+import holotype.embeddings.extract as embed
 from holotype.clustering.estimate_k import pick_k
 from holotype.clustering.k_curve import CountEstimate
 from holotype.data.load import load_table
 from holotype.discovery.pipeline import discover, discover_table
 from holotype.errors import InputError, Stopped
+from holotype.report.page_data import read_scores
 from holotype.results.discovery import IMAGE_TABLE_COLUMNS, Discovery
 from holotype.results.edits import Edit, edits_csv
 from holotype.runs.model_io import load_model
-from holotype.runs.record import RunFolder
+from holotype.runs.run_folder import PER_CLASS_FILE, RunFolder
+from holotype.training.checkpoint import save_checkpoint
+from holotype.utils.locks import lock_folder
 from holotype.utils.serialization import read_json
 from tests.cli.test_bad_input import pressed
+from tests.conftest import write_csv
 from tests.discovery.made_round import edits_file
 from tests.runs.test_run import FOLDER
 
@@ -112,8 +118,8 @@ def test_the_same_command_goes_on_where_it_was_stopped(
     assert (run / "rounds" / "1" / "state.json").is_file()
     monkeypatch.setattr("holotype.embeddings.extract.embed_rows", lambda *_: pytest.fail("embedded again"))
     for module, name, step in (
-        ("holotype.runs.run", "put_together", "placing"),
-        ("holotype.report.projection", "layout", "the map"),
+        ("holotype.runs.run", "build_discovery", "placing"),
+        ("holotype.report.projection", "project_tsne", "the map"),
     ):
         with monkeypatch.context() as patch:
             patch.setattr(f"{module}.{name}", stop)
@@ -297,3 +303,192 @@ def test_a_folder_of_something_else_is_refused(run, squares_folder, small, tmp_p
     (run / "identity.json").write_text(json.dumps({**read_json(run / "identity.json"), "format": 0}))
     with pytest.raises(InputError, match="another kind or version"):
         discover_table(table, small(), run, progress=False)
+
+
+# -- A truth that comes with the images is scored, whenever it comes: on the terminal, in the record
+
+
+@pytest.fixture
+def lists(squares_folder: Path, tmp_path: Path) -> dict[str, Path]:
+    """Lists of the squares: without a truth, with that of every second image, with all of it."""
+    with (squares_folder / "squares.csv").open(newline="") as stream:
+        header, *rows = csv.reader(stream)
+    half = [(*row[:2], row[2] if number % 2 else "") for number, row in enumerate(rows)]
+    return {
+        "none": write_csv(tmp_path / "labels.csv", "path,label", [tuple(row[:2]) for row in rows]),
+        "half": write_csv(tmp_path / "half.csv", ",".join(header), half),
+        "all": write_csv(tmp_path / "truth.csv", ",".join(header), [tuple(row) for row in rows]),
+    }
+
+
+def test_a_truth_that_comes_after_the_training_is_scored(
+    squares_folder, small, lists, tmp_path, monkeypatch
+) -> None:
+    run, config = tmp_path / "run", small(method="kmeans")
+    discover_table(load_table(squares_folder, lists["all"]), config, tmp_path / "at once", progress=False)
+    at_once = RunFolder(tmp_path / "at once").finished()
+    discover_table(load_table(squares_folder, lists["none"]), config, run, progress=False)
+    assert read_scores(run) == {}
+    monkeypatch.setattr("holotype.discovery.pipeline.run_round", lambda round: pytest.fail("trained again"))
+    discover_table(load_table(squares_folder, lists["half"]), config, run, progress=False)
+    half = RunFolder(run).finished()
+    discover_table(load_table(squares_folder, lists["all"]), config, run, progress=False)
+    whole = RunFolder(run).finished()
+    assert at_once is not None
+    assert half is not None
+    assert whole is not None
+    assert (half.scores.n, whole.scores.n) == (24, 48)
+    assert whole.scores == at_once.scores
+    assert read_scores(run)["kmeans"]["all"] == at_once.scores.all
+    assert (run / "rounds" / "1" / PER_CLASS_FILE).is_file()
+    discover_table(load_table(squares_folder, lists["none"]), config, run, progress=False)
+    assert RunFolder(run).finished() == whole  # nobody has said that it was wrong
+
+
+def test_the_terminal_tells_the_scores(
+    holotype, run, squares_folder, tiny_backbone_file, lists, tmp_path
+) -> None:
+    settings = ("--k", 4, "--steps", 12, "--backbone", tiny_backbone_file, "--device", "cpu", "--no-progress")
+    for_run = ("--out", run, *settings)
+    record = RunFolder(run).finished()
+    assert record is not None
+    assert record.scores.all is not None
+    outcome = holotype("discover", squares_folder, "--labels", lists["all"], *for_run)
+    assert outcome.code == 0, outcome.err
+    (line,) = [line for line in outcome.out.splitlines() if line.split()[:1] == ["unlabelled"]]
+    wanted = (record.scores.all, record.scores.old, record.scores.new)
+    assert [float(word) for word in line.split()[1:]] == [round(100 * share, 1) for share in wanted]
+    plain = holotype(
+        "discover", squares_folder, "--labels", lists["none"], "--method", "kmeans", *settings, "--out", tmp_path / "r"
+    )  # fmt: skip
+    assert plain.code == 0, plain.err
+    assert "unlabelled  " not in plain.out
+
+
+# -- A discovery whose rounds were stopped: it goes on, or says why not
+
+
+def test_a_round_that_was_stopped_is_not_taken_for_another(run, squares_folder, small, monkeypatch) -> None:
+    """Labels were confirmed, its training was stopped, and more labels came: it stays, and the next one is trained."""
+    table = load_table(squares_folder / "squares.csv")
+    blue = [path for path in table.path if "blue" in path][:6]
+    with monkeypatch.context() as patch:
+        patch.setattr("holotype.training.progress.StopRequest.__enter__", pressed)
+        file = edits_file(run, *[("confirm", path, "", "blue") for path in blue[:3]])
+        with pytest.raises(Stopped):
+            discover_table(table, small(), run, progress=False, edits=file)
+    state = (run / "rounds" / "2" / "state.json").read_bytes()
+    file = edits_file(run, *[("confirm", path, "", "blue") for path in blue])
+    found = discover_table(table, small(), run, progress=False, edits=file)
+    assert (found.facts.round, found.facts.confirmed_labels) == (3, 6)
+    assert (run / "rounds" / "2" / "state.json").read_bytes() == state
+
+
+def test_a_half_deleted_round_does_not_go_on_with_old_weights(run, squares_folder, small) -> None:
+    """What is left of another training is refused, and told; nothing is learned from it in silence."""
+    table = load_table(squares_folder / "squares.csv")
+    blue = [path for path in table.path if "blue" in path][:6]
+    file = edits_file(run, *[("confirm", path, "", "blue") for path in blue])
+    found = discover_table(table, small(), run, progress=False, edits=file)
+    own = run / "rounds" / "2"
+    for name in ("scores.json", "identity.json"):
+        (own / name).unlink()
+    save_checkpoint(own, {}, {"counter": 1, "identity": "another"})
+    with pytest.raises(InputError, match="training state of another run"):
+        discover_table(table, small(), run, progress=False)
+    (own / "state.json").unlink()
+    again = discover_table(table, small(), run, progress=False)
+    columns = ["path", "category_id", "probability"]
+    pd.testing.assert_frame_equal(again.images[columns], found.images[columns])
+
+
+def test_two_commands_do_not_work_in_one_folder(run, squares_folder, small) -> None:
+    with lock_folder(run), pytest.raises(InputError):
+        discover_table(load_table(squares_folder / "squares.csv"), small(), run, progress=False)
+
+
+def test_what_only_an_unfinished_round_needs_goes_with_the_next_command(run, squares_folder, small) -> None:
+    """A kill at the very end of a round: its result is there, and its state is too."""
+    own = run / "rounds" / "1"
+    for name in ("state.json", "state-00000008.safetensors", "rest/manifest.json", "trainings/5/state.json"):
+        (own / name).parent.mkdir(parents=True, exist_ok=True)
+        (own / name).write_text("left")
+    before = (own / "scores.json").read_bytes()
+    discover_table(load_table(squares_folder / "squares.csv"), small(), run, progress=False)
+    left = [name for name in ("state.json", "rest", "trainings") if (own / name).exists()]
+    assert left + [file.name for file in own.glob("state-*")] == []
+    assert (own / "scores.json").read_bytes() == before
+    assert not (run / "rounds" / "2").exists()
+
+
+# -- From embeddings to a sample to categories: features are taken over, weights count, and the rest
+
+
+N, TAKEN = 64, 40
+
+
+@pytest.fixture(scope="module")
+def sampled(squares_folder: Path, tiny_backbone_file: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with e/ and sample.parquet."""
+    from holotype.cli import main
+
+    folder = tmp_path_factory.mktemp("sampled")
+    backbone = ["--backbone", str(tiny_backbone_file), "--device", "cpu", "--no-progress"]
+    assert main(["embed", str(squares_folder), *backbone, "--out", str(folder / "e")]) == 0
+    out = ["--n", str(TAKEN), "--cells", "6", "--out", str(folder / "sample.parquet")]
+    assert main(["sample", str(folder / "e"), *out, "--no-progress"]) == 0
+    return folder
+
+
+def test_the_table_has_the_weights(sampled: Path) -> None:
+    table = load_table(sampled / "sample.parquet")
+    frame = pd.read_parquet(sampled / "sample.parquet")
+    assert table.weights.tolist() == frame.weight.tolist()
+    assert table.weights.sum() == pytest.approx(N)
+    assert (table.known, int(table.labelled.sum())) == (("green", "red"), 16)
+    assert table.take([3, 1]).weights.tolist() == frame.weight[[3, 1]].tolist()
+
+
+def test_the_whole_way(
+    holotype, sampled: Path, squares_folder: Path, tiny_backbone_file: Path, tmp_path: Path, monkeypatch
+) -> None:
+    run = tmp_path / "run"
+    computed = []
+    rows = embed.embed_rows
+    monkeypatch.setattr(embed, "embed_rows", lambda *given: (computed.append(given), rows(*given)))
+    words = ["--backbone", tiny_backbone_file, "--device", "cpu", "--no-progress"]
+    asked = ["--method", "simgcd", "--steps", "4", "--seeds", "1", "--out", run]
+    outcome = holotype(
+        "discover", "--embeddings", sampled / "e", "--table", sampled / "sample.parquet", *words, *asked
+    )
+    assert outcome.code == 0, outcome.err
+    assert computed == []  # all features were there
+    found = Discovery.load(run)
+    assert len(found.images) == TAKEN
+    assert found.images.weight.sum() == pytest.approx(N)
+    assert f"stand for about {N} of a collection" in outcome.out
+    assert "in the collection" in outcome.out
+    assert "weights" in read_json(run / "count.json")["of"]
+    assert pd.read_csv(run / "assignments.csv").weight.sum() == pytest.approx(N)
+    assert '"whole"' in (run / "report.html").read_text(encoding="utf-8")
+    placed = holotype(
+        "assign", run, squares_folder, "--device", "cpu", "--no-progress", "--out", tmp_path / "a.csv"
+    )
+    assert placed.code == 0, placed.err
+    assert len(pd.read_csv(tmp_path / "a.csv")) == N
+
+
+def test_embeddings_of_another_network_claim_no_folder(holotype, sampled: Path, tmp_path: Path) -> None:
+    outcome = holotype(
+        *("discover", sampled / "sample.parquet", "--embeddings", sampled / "e", "--out", tmp_path / "run"),
+        *("--backbone", "embedded", "--device", "cpu", "--no-progress"),
+    )
+    assert outcome.code == 2
+    assert "holds embeddings of" in outcome.err
+    assert not (tmp_path / "run" / "identity.json").exists()
+
+
+def test_a_folder_without_embeddings(holotype, sampled: Path, tmp_path: Path) -> None:
+    outcome = holotype("discover", sampled / "sample.parquet", "--embeddings", tmp_path)
+    assert outcome.code == 2
+    assert "no folder of embeddings" in outcome.err

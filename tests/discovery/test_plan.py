@@ -13,8 +13,8 @@ from PIL import Image
 
 import holotype.embeddings.extract as module
 from holotype.data.load import load_table
-from holotype.discovery.dry_run import preview_round
 from holotype.discovery.pipeline import default_folder, discover_table
+from holotype.discovery.plan import plan_round
 from holotype.errors import InputError
 from holotype.results.discovery import Discovery
 from tests.conftest import COLOURS
@@ -124,15 +124,11 @@ def test_images_come_go_are_repaired_renamed_and_labelled(
     run, said = tmp_path / "run", "4 images new, 1 gone, 1 repaired, 3 renamed, 1 label new, 1 label changed."
     before = {path: path.stat().st_mtime_ns for path in run.rglob("*")}
     asked = small(method="kmeans")
-    assert preview_round(run, load_table(photos), asked).lines[0] == f"Since round 1 in {run}: {said}"
+    assert plan_round(run, load_table(photos), asked).lines()[0] == f"Since round 1: {said}"
     assert {path: path.stat().st_mtime_ns for path in run.rglob("*")} == before
     second = go()
     assert f"Since round 1: {said}" in caplog.text
-    assert preview_round(run, load_table(photos), asked).lines == [
-        f"Since round 2 in {run}: no other images or labels.",
-        "No other round would be trained: the result of round 2 stands.",
-    ]
-    assert preview_round(tmp_path / "other", load_table(photos), asked).lines == []
+    assert not plan_round(run, load_table(photos), asked).trains
     assert {Path(path).name for path in read} == {*(f"blue-9{i}.png" for i in range(4)), "red-14.png"}
     assert (second.facts.round, len(second.images)) == (2, 67)
     assert id_of(second, photos / "green" / "red-00.png") == "green"
@@ -166,7 +162,7 @@ def test_edits_follow_images_and_wait_for_those_that_are_gone(go, photos, tmp_pa
     found = go()
     assert id_of(found, heap / "first.png") == "red"
     assert "1 edit of" not in caplog.text
-    assert "2 edits of 2 images that are gone are kept, and will count again if they come back" in caplog.text
+    assert "2 edits of 2 images now gone will count again" in caplog.text
     assert "take part in round 3: 1 moved. They give 1 label and keep 0 images out." in caplog.text
     paint(heap / "yellow-01.png", COLOURS["blue"], 7)  # another picture of that name
     found = go()

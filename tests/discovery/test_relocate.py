@@ -9,16 +9,16 @@ from pathlib import Path
 import pytest
 
 from holotype.discovery.collection import Collection, ImageEntry, read_collection
+from holotype.discovery.constraints import read_path_map, write_path_map
 from holotype.discovery.relocate import (
     RELOCATION_FILE,
     Relocation,
     commit_relocation,
-    read_path_map,
     read_previous_paths,
     resolve_edit_paths,
     rewrite_paths,
-    write_path_map,
 )
+from holotype.errors import InputError
 from holotype.results.apply_edits import apply_log
 from holotype.results.discovery import Discovery
 from holotype.results.edits import Edit, append_edits, read_log
@@ -194,3 +194,28 @@ def test_pictures_of_boxes_and_names_of_bursts_follow_too(run: Path) -> None:
     assert list(images.file[4:6]) == ["/archive/fox/1.png", "/archive/05.png"]
     assert list(images.group[:4]) == ["fox/1.png" + box, "fox/1.png" + box, "n-17", "n-17"]
     assert set(images.box) == {"0.1,0.1,0.3,0.3"}
+
+
+# -- Lists by path: what was written comes back, and damage is told by the name of the file
+
+
+@pytest.mark.parametrize(
+    ("kind", "content"),
+    [
+        (dict[str, str], {"a/Käfer.png": "=boots", "format": "a label"}),
+        (dict[str, str], {}),
+        (list[str], ["b.png", "ö.png"]),
+        (dict[str, list[str]], {"a.png": ["b.png", "c.png"]}),
+    ],
+)
+def test_what_was_written_comes_back(tmp_path, kind, content):
+    write_path_map(tmp_path / "new.json", content)
+    assert read_path_map(tmp_path / "new.json", kind) == content
+
+
+@pytest.mark.parametrize("content", ["", "{", "[1]", '{"a": 1}', "7", '{"format": 9, "by_path": {}}'])
+def test_what_is_something_else_is_told(tmp_path, content):
+    (tmp_path / "labels.json").write_text(content)
+    for kind in (dict[str, str], list[str]):
+        with pytest.raises(InputError, match=r"labels\.json"):
+            read_path_map(tmp_path / "labels.json", kind)

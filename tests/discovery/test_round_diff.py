@@ -86,7 +86,7 @@ def test_what_edits_have_ended_is_told_as_theirs() -> None:
 def test_a_few_sentences(tmp_path: Path) -> None:
     lines = changes_text(compared(), 1, tmp_path / CHANGES_FILE)
     assert lines == [
-        "Of the categories of round 1, 3 are kept (a, new-03, new-06).",
+        "Kept from round 1: 3 categories (a, new-03, new-06).",
         "new-01 was split into new-01 (2 images) and a (2 images).",
         "=hats was split into new-08 (2 images) and new-09 (2 images).",
         "new-04 is gone; its images are in several others or in none.",
@@ -95,7 +95,7 @@ def test_a_few_sentences(tmp_path: Path) -> None:
         "New: new-08 (3 images), new-09 (3 images), new-10 (5 images).",
     ]
     one = [CategoryChange("a", "a", 1, "kept", "training", "a", "a", 1, 1)]
-    assert changes_text(one, 1, tmp_path / CHANGES_FILE) == ["Of the categories of round 1, 1 is kept (a)."]
+    assert changes_text(one, 1, tmp_path / CHANGES_FILE) == ["Kept from round 1: 1 category (a)."]
     many = [CategoryChange(f"new-{i}", f"new-{i}", 1, "gone", "training") for i in range(30)]
     lines = changes_text(many, 1, tmp_path / CHANGES_FILE)
     assert len(lines) == MAX_CHANGE_LINES + 1
@@ -114,7 +114,7 @@ def test_the_table_is_written_once_and_safe_for_spreadsheets(tmp_path: Path) -> 
     apply_edits(found, [Edit("r-1", "t", "rename", "", "new-02", "=hats")]).discovery.save(
         first / "corrected"
     )
-    assert write_changes(tmp_path, 2)[0].startswith("Of the categories of round 1")
+    assert write_changes(tmp_path, 2)[0].startswith("Kept from round 1")
     assert write_changes(tmp_path, 2) == []
     frame = pd.read_csv(second / CHANGES_FILE, keep_default_na=False)
     assert set(frame.category_id) == {*FIRST, ""}

@@ -55,7 +55,7 @@ def test_times_and_bursts(here: Path, holotype) -> None:
         "72 frames of 24 bursts of up to 3 (one camera, at most 10 seconds apart, alike); a burst"
         in outcome.err
     )
-    assert "12 frames take the label of another frame of the same burst." in outcome.err
+    assert "12 frames labelled like" in outcome.err
     assert "72 images (72 frames of 24 bursts)" in outcome.out
     assert re.search(r"red +18 in +6 bursts", outcome.out)
     table = pd.read_csv(RUN / "assignments.csv", keep_default_na=False)

@@ -60,13 +60,14 @@ def _go_on(world: World, run: Path) -> None:
     """As `discover --dry-run` and `discover` look at a folder before they do anything."""
     from holotype.config.schema import DiscoverConfig
     from holotype.data.load import load_table
-    from holotype.discovery.dry_run import preview_round
+    from holotype.discovery.dry_run import preview_plan
     from holotype.discovery.ownership import claim_folder, find_folder
+    from holotype.discovery.plan import plan_round
 
     table = load_table(world.listed)
     config = DiscoverConfig(k=4, steps=6, backbone=str(world.backbone), device="cpu")
     find_folder(run, table)
-    preview_round(run, table, config)
+    preview_plan(plan_round(run, table, config))
     claim_folder(run, table, config)
 
 

@@ -86,11 +86,11 @@ def print_dry_run(table: Table, config: DiscoverConfig, asked: Namespace) -> int
             "\n".join((*seen.lines, *shots, *seen.unread)), flush=True
         )  # what follows takes seconds to import
     from holotype.discovery.backbone_choice import preview_backbone
-    from holotype.discovery.dry_run import preview_round
+    from holotype.discovery.dry_run import estimate_time, preview_plan
     from holotype.discovery.ensemble_training import choose_trainings
-    from holotype.discovery.ownership import check_labels_remain, find_folder
+    from holotype.discovery.ownership import check_labels_remain, find_folder, stored_backbone
     from holotype.discovery.pipeline import check_table, default_folder
-    from holotype.discovery.time_estimate import estimate_time
+    from holotype.discovery.plan import plan_round
     from holotype.utils.device import pick_device
 
     folder = Path(asked.out) if asked.out else find_folder(default_folder(asked.images), table)
@@ -98,13 +98,15 @@ def print_dry_run(table: Table, config: DiscoverConfig, asked: Namespace) -> int
     check_labels_remain(folder, table)
     for given in (table, seen.table.take(seen.table.usable)):
         check_table(given, config, folder, edits)
-    since = preview_round(folder, table, config, edits, progress)
-    if is_rank0_output() and since.lines:
-        echo("\n".join(since.lines))
-    if since.trains:
+    stored_backbone(folder, config.network)
+    plan = plan_round(folder, table, config, edits, progress)
+    lines = preview_plan(plan)
+    if is_rank0_output() and lines:
+        echo("\n".join(lines))
+    if plan.trains:
         network = preview_backbone(config.network, pick_device(config.device))
         trainings = choose_trainings(folder, config, len(table))
-        words = estimate_time(table, config, network, trainings, since.to_embed).words
+        words = estimate_time(table, config, network, trainings, plan.to_embed)
         if is_rank0_output():
             echo(words)
     return 0

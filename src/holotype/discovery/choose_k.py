@@ -1,10 +1,18 @@
-"""Choose the number of categories of a round, and whether equal sizes are expected."""
+"""Choose the number of categories of a round, and whether equal sizes are expected.
+
+The count supposes that labels were drawn at random (clustering/class_size.py). Labels from edits are picked: where
+images were wrong, and a few in each new category. Counted with them, a collection seems to have many small classes. So
+they take no part in the count; and where people have merged, parted and rejected, what they have left is the number,
+with what the count has changed by since.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import logging
 from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -13,13 +21,96 @@ from holotype.clustering.class_size import measure_imbalance
 from holotype.clustering.estimate_k import count_key, estimate_table, pick_k, write_count
 from holotype.clustering.k_curve import CountEstimate
 from holotype.config.schema import DiscoverConfig
+from holotype.data.paths import relative
 from holotype.data.table import Table
-from holotype.discovery.corrected_k import corrected_k
-from holotype.discovery.rounds import Round
 from holotype.discovery.training_plan import methods_of
 from holotype.errors import InputError
 from holotype.methods import METHODS, find_method
+from holotype.results.discovery import Discovery
 from holotype.utils.serialization import read_json
+
+if TYPE_CHECKING:
+    from holotype.discovery.round_runner import Round
+
+
+def sampled_count(table: Table, came: np.ndarray) -> Table:
+    """The table less the labels from edits. came: (N,) the labels that images came with.
+
+    An image that came with a label keeps the one it has now, if it is of a class that others came with too. Frames of a
+    burst share a label: they keep it where one of them came with it.
+    """
+    with_label = came != ""
+    if table.group is not None:
+        of_burst = table.group != ""
+        with_label = with_label | (of_burst & np.isin(table.group, table.group[with_label & of_burst]))
+    drawn = with_label & np.isin(table.label, came[came != ""])
+    label = np.where(drawn, table.label, "")
+    known = tuple(name for name in table.known if (label == name).any())
+    return replace(table, label=label, known=known)
+
+
+def categories_left(before: Discovery, table: Table) -> int:
+    """Categories after the edits of a round: the classes that are known now, and the new categories that are left.
+
+    A class that has labels for the first time is no further category where most of its images lay in one.
+    """
+    left = {category.id for category in before.categories if category.n} - set(table.known)
+    for lay in _previous_category(before, table).values():
+        left -= {id for id in set(lay) if id and 2 * lay.count(id) > len(lay)}
+    return len(table.known) + len(left)
+
+
+def categories_added(before: Discovery, table: Table) -> int:
+    """Classes among these that have come together with most of their images: the count of today knows of them too."""
+    return sum(2 * lay.count(None) > len(lay) for lay in _previous_category(before, table).values())
+
+
+def _previous_category(before: Discovery, table: Table) -> dict[str, list[str | None]]:
+    """Of each class that has labels for the first time: where its labelled images lay, None = they were not there."""
+    places = before.images["category_id"].fillna("")
+    place = dict(zip(_paths(before), map(str, places), strict=True))
+    paths = np.array(relative([str(path) for path in table.path], table.root), dtype=object)
+    new = sorted(set(table.known) - set(before.known))
+    return {name: [place.get(path) for path in paths[table.label == name]] for name in new}
+
+
+def corrected_k(count: CountEstimate, before: Discovery, table: Table) -> tuple[int, str]:
+    """The number to train with, and why. before: the round before, as corrected.
+
+    Of the same images the count changes by chance alone, so that it has a say only where images have come or gone, and
+    where there is one of the round before to compare it with. Classes that have come with their images are among what
+    it has grown by.
+    """
+    left, grown, change = categories_left(before, table), 0, ""
+    if before.count and _has_other_images(before, table):
+        grown = pick_k(count) - pick_k(CountEstimate.from_dict(before.count))
+        grown -= min(max(grown, 0), categories_added(before, table))
+    if grown:
+        more = "higher" if grown > 0 else "lower"
+        change = f", and with the images that have come or gone the count is {abs(grown)} {more}"
+    k = max(left + grown, len(table.known))
+    return k, f"Corrections have left {left} categories{change}. Training with {k}."
+
+
+def expected_k(before: Discovery, table: Table) -> str:
+    """What is known of that number before anything is counted. before, table: as in with_corrections."""
+    left = max(categories_left(before, table), len(table.known))
+    told = f"Corrections have left {left} categories"
+    if before.count and _has_other_images(before, table):
+        return f"{told}; the images that have come or gone may change that number (--k sets it)."
+    return f"{told}, and as many would be trained with (--k sets it)."
+
+
+def _has_other_images(before: Discovery, table: Table) -> bool:
+    """Have images come or gone?"""
+    return set(_paths(before)) != set(relative([str(path) for path in table.path], table.root))
+
+
+def _paths(found: Discovery) -> list[str]:
+    return relative([str(path) for path in found.images["path"]], found.facts.root)
+
+
+# -- a round --------------------------------------------------------------------------------------------
 
 COUNT_FILE = "count.json"
 
@@ -49,7 +140,9 @@ def count_categories(round: Round, features: np.ndarray) -> CountEstimate:
     config, table = round.config, round.drawn
     if round.out.any():
         table, features = table.take(~round.out), features[~round.out]
-    content = hashlib.sha256(" ".join(round.digests).encode()).hexdigest()  # a repaired image looks otherwise
+    content = hashlib.sha256(
+        " ".join(round.plan.digests).encode()
+    ).hexdigest()  # a repaired image looks otherwise
     key = count_key(table, round.chosen.backbone.digest, config.seed) | {"content": content}
     path = round.folder / COUNT_FILE
     if path.is_file():

@@ -14,16 +14,48 @@ A label that follows from a merge gives way to what people have said of a copy o
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Set
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, TypeVar
 
 import numpy as np
 
+from holotype.data.duplicates import is_readable
+from holotype.data.load import check_trainable, with_readable_classes
 from holotype.data.paths import relative
 from holotype.data.table import Table
-from holotype.discovery.collection import Collection
+from holotype.discovery.collection import Collection, shown_names
+from holotype.errors import InputError
 from holotype.results.apply_edits import CONFIRMED_NOTE, MOVED_NOTE, REJECTED_NOTE, AppliedEdits
 from holotype.results.discovery import Discovery
+from holotype.results.edits import ACTIONS, Edit
+from holotype.utils.atomic import write_text
+from holotype.utils.serialization import FileSchema, SchemaError, from_value
+from holotype.utils.text import plural
+
+PATH_MAP_SCHEMA = FileSchema(2, "restore it from a copy, or run holotype discover with another --out")
+T = TypeVar("T")
+LABELS_FILE = "labels.json"
+"""Of a round: the labels that edits had given before it was trained, by path from the root."""
+REJECTED_FILE = "rejected.json"
+"""Of a round: the images that edits keep out of it, by path from the root."""
+
+
+def write_path_map(path: Path, content: Mapping[str, Any] | Sequence[str]) -> None:
+    """content: by path, or paths alone."""
+    PATH_MAP_SCHEMA.write(path, {"by_path": content})
+
+
+def read_path_map(path: Path, kind: type[T]) -> T:
+    """The content of a file that there is, of the type `kind`, such as dict[str, str]; else InputError."""
+    content = PATH_MAP_SCHEMA.read(path).get("by_path")
+    try:
+        return from_value(kind, content)
+    except SchemaError as problem:
+        raise PATH_MAP_SCHEMA.broken(path, problem) from problem
+
 
 TYPICAL_IMAGES = 9
 """Images of a part of a merged category that become labels, at most."""
@@ -41,6 +73,11 @@ class Constraints:
     """Id of a category to the name that people gave it."""
     follow: frozenset[str] = frozenset()
     """Images with a label that nobody gave them: it follows from a merge."""
+
+    def save(self, folder: Path) -> None:
+        """Write labels and rejections into the folder of a round."""
+        write_path_map(folder / LABELS_FILE, self.labels)
+        write_path_map(folder / REJECTED_FILE, sorted(self.rejected))
 
     @property
     def binds(self) -> bool:
@@ -80,6 +117,11 @@ class Constraints:
         )
         return replace(self, labels=labels, rejected=rejected, follow=follow)
 
+    def of_images(self, here: Set[str]) -> tuple[dict[str, str], frozenset[str]]:
+        """Labels and rejections of these images alone."""
+        labels = {path: label for path, label in self.labels.items() if path in here}
+        return labels, self.rejected & here
+
     def apply(self, table: Table) -> Table:
         """The table with these labels; the ids of classes that they name for the first time join the known ones."""
         paths = relative([str(path) for path in table.path], table.root)
@@ -105,6 +147,12 @@ class Constraints:
         """(N,) bool: images of the table that stay out of the round."""
         paths = relative([str(path) for path in table.path], table.root)
         return np.array([path in self.rejected for path in paths], dtype=bool)
+
+
+def read_constraints(folder: Path) -> Constraints:
+    """Read what `save` wrote: the labels and rejections that a round was begun with."""
+    rejected = read_path_map(folder / REJECTED_FILE, list[str])
+    return Constraints(read_path_map(folder / LABELS_FILE, dict[str, str]), frozenset(rejected))
 
 
 def rename_classes(found: Discovery, corrected: Discovery) -> dict[str, str]:
@@ -188,3 +236,151 @@ class _EditedLabels:
         pairs = {(was, now) for _, was, now in self._stayed()}
         wholes = {now for was, now in pairs if was != now}
         return {(was, now) for was, now in pairs if now in wholes and was not in self.known}
+
+
+# -- which edits take part ------------------------------------------------------------------------------
+
+REFUSED_FILE = "refused.txt"
+"""In the run folder: a sentence for each edit that cannot take part, as they were told before the last round."""
+
+
+@dataclass
+class EditSummary:
+    """Of the edits of all rounds."""
+
+    applied: list[tuple[str, Edit]] = field(default_factory=list)
+    """Path of the image from the root ("" = none) and the edit, in their order."""
+    left: list[str] = field(default_factory=list)
+    """A sentence for each that could not be applied."""
+    overruled: int = 0
+    """Edits of images that later came with another label."""
+
+    def without(self, later: Set[str]) -> EditSummary:
+        """Less the edits of the images `later`, which came with another label since."""
+        kept = [(image, edit) for image, edit in self.applied if image not in later]
+        return EditSummary(kept, self.left, self.overruled + len(self.applied) - len(kept))
+
+    def moved(self, moves: Mapping[str, str]) -> EditSummary:
+        """With the paths that images have now. moves: path then to path now, where these differ."""
+        applied = [(moves.get(image, image), edit) for image, edit in self.applied]
+        return replace(self, applied=applied)
+
+    def standing(self, given: Constraints) -> list[tuple[str, Edit]]:
+        """Less those that a later one of the same image has overruled."""
+        last = {image: place for place, (image, _) in enumerate(self.applied) if image}
+        return [
+            (image, edit)
+            for place, (image, edit) in enumerate(self.applied)
+            if not image
+            or (last[image] == place and (edit.action == "reject" or image not in given.rejected))
+        ]
+
+    def told(self, number: int, given: Constraints, here: Set[str]) -> list[str]:
+        """Sentences for before a round is trained. here: the images of the round, by path from the root."""
+        if not self.applied and not self.left and not self.overruled:
+            return []
+        standing = self.standing(given)
+        count = Counter(edit.action for image, edit in standing if not image or image in here)
+        words = ", ".join(
+            f"{count[action]:,} {action.removesuffix('e')}ed" for action in ACTIONS if count[action]
+        )
+        overruled = self.overruled + len(self.applied) - len(standing)
+        by = "edits or labels" if self.overruled else "ones"
+        were = "was" if overruled == 1 else "were"
+        more = f"; {overruled:,} more {were} overruled by later {by}" if overruled else ""
+        labels, out = len(given.labels.keys() & here), len(given.rejected & here)
+        lines = [
+            f"Edits that take part in round {number}: {words or 'none'}{more}. They give {plural(labels, 'label')} "
+            f"and keep {plural(out, 'image')} out."
+        ]
+        if missing := [image for image, _ in standing if image and image not in here]:
+            names = dict.fromkeys(missing)
+            lines.append(
+                f"{plural(len(missing), 'edit')} of {plural(len(names), 'image')} now gone will count again once the "
+                f"images are back: {shown_names(names)}."
+            )
+        return [*lines, *self.left]
+
+
+def read_refused(folder: Path) -> list[str]:
+    """The sentences that were told before; none where nothing was refused yet."""
+    file = folder / REFUSED_FILE
+    return file.read_text(encoding="utf-8", errors="replace").splitlines() if file.is_file() else []
+
+
+def store_refused(folder: Path, left: Sequence[str]) -> None:
+    """After they were told: the sentences of all edits that cannot take part."""
+    if list(left) != read_refused(folder):
+        write_text(folder / REFUSED_FILE, "".join(f"{line}\n" for line in left))
+
+
+def unreported(folder: Path, left: Sequence[str]) -> list[str]:
+    """Of the sentences on edits that cannot take part: those that are new, and how many others there are."""
+    before = set(read_refused(folder))
+    fresh = [line for line in left if line not in before]
+    again = len(left) - len(fresh)
+    if again:
+        still = "is still" if again == 1 else "are still"
+        fresh.append(
+            f"{plural(again, 'edit')} {still} not applied (reported earlier; see {folder / REFUSED_FILE})."
+        )
+    return fresh
+
+
+def unreadable_labels(table: Table, given: Constraints) -> list[str]:
+    """A sentence for each image that edits have labelled and that cannot be read."""
+    paths = relative([str(path) for path in table.path], table.root)
+    return [
+        f"The label {given.names.get(given.labels[path], given.labels[path])!r} of {path} cannot take part: the image "
+        "cannot be read."
+        for path, problem in zip(paths, table.problem, strict=True)
+        if problem and path in given.labels
+    ]
+
+
+def visible_classes(table: Table, names: Mapping[str, str]) -> tuple[Table, list[str]]:
+    """The table without the known classes of which no labelled image can be read, and a sentence for each of them.
+
+    A class without an image to learn from would receive images all the same, by chance.
+    """
+    readable, lost = with_readable_classes(table)
+    lines = []
+    for name in lost:
+        none = (table.label != name).all()
+        why = "edits have left it no labelled image" if none else "no labelled image of it can be read"
+        lines.append(f"The known class {names.get(name, name)!r} takes no part in this round: {why}.")
+    return readable, lines
+
+
+def check_images_left(table: Table, given: Constraints, folder: Path) -> None:
+    """Raise InputError where edits have left no image that another round could place. table: with their labels; what
+    it does not know to be unreadable is looked at."""
+    if not given.binds:
+        return
+    left = table.path[table.usable & ~table.labelled & ~given.out(table)]
+    if not any(is_readable(str(path)) for path in left):
+        raise InputError(
+            f"With the edits every usable image{f' in {table.name}' if table.name else ''} is labelled or rejected, so "
+            f"that nothing is left to place until further images come; holotype report {folder} applies the edits, and "
+            f"holotype write {folder} --folders DIR takes the result out."
+        )
+
+
+def check_assignable(table: Table, given: Constraints, folder: Path) -> None:
+    """Raise InputError where another round would find no classes to learn, or nothing to place. table: with the labels
+    of edits."""
+    check_images_left(table, given, folder)
+    check_trainable(table.take(~given.out(table)))
+
+
+def is_all_reported(found: Discovery, given: Constraints) -> bool:
+    """Is every image of the collection labelled or rejected, so that another round has nothing to place? One frame
+    speaks for its burst."""
+    images = found.images
+    paths = relative([str(path) for path in images["path"]], found.facts.root)
+    label, problem = images["label"].fillna(""), images["problem"].fillna("")
+    told = [bool(own) or path in given.labels for path, own in zip(paths, label, strict=True)]
+    group = images["group"].fillna("") if "group" in images else [""] * len(images)
+    bursts = {burst for burst, said in zip(group, told, strict=True) if said} - {""}
+    rows = zip(paths, told, problem, group, strict=True)
+    return all(said or why or path in given.rejected or burst in bursts for path, said, why, burst in rows)

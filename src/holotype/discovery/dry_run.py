@@ -8,63 +8,44 @@ from __future__ import annotations
 import logging
 import os
 import shlex
+import time
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
+import torch
 
 from holotype.config.schema import DiscoverConfig
 from holotype.data.bursts import with_groups
 from holotype.data.duplicates import MAX_PAIRS, Pair, same_files, same_pictures, scan_thumbnails
 from holotype.data.exif import ExifData
+from holotype.data.image_store import CROP_FRACTION, decode_in_order
 from holotype.data.label_hygiene import similar_names, unsorted_names
 from holotype.data.labels import read_list
 from holotype.data.load import with_readable_classes
 from holotype.data.paths import find_images, relative
 from holotype.data.table import Table
-from holotype.discovery.collection import (
-    compare_labels,
-    diff_collections,
-    index_images,
-    read_collection,
-    with_digests,
-)
-from holotype.discovery.corrected_k import expected_k
-from holotype.discovery.edit_summary import check_assignable
-from holotype.discovery.exif_cache import ExifTable
-from holotype.discovery.label_aliases import resolve_aliases
-from holotype.discovery.ownership import stored_backbone
-from holotype.discovery.plan import (
-    ImageChanges,
-    check_same_images,
-    current_config,
-    previous_result,
-    restrict_to,
-    seen_images,
-)
-from holotype.discovery.relocate import Relocation, relocated_paths
-from holotype.discovery.round_config import read_round_config
-from holotype.discovery.round_runner import burst_groups, count_bursts
-from holotype.discovery.rounds import (
-    EditHistory,
-    RoundFiles,
-    edits_in,
-    inputs_of,
-    last_round,
-    next_number,
-    replay_edits,
-    round_folder,
-)
+from holotype.discovery.choose_k import expected_k
+from holotype.discovery.collection import shown_names
+from holotype.discovery.constraints import check_assignable
+from holotype.discovery.plan import RoundPlan
+from holotype.discovery.relocate import relocated_paths
+from holotype.discovery.round_runner import ExifTable, Round, burst_groups, count_bursts
+from holotype.discovery.training_plan import VIEWS_OF_A_STEP, methods_of, plan_length, resolve_settings
 from holotype.errors import InputError
-from holotype.results.edits import check_run
+from holotype.models.backbone import Backbone
+from holotype.models.heads import Projector
+from holotype.models.speed import fastest_pass
+from holotype.models.token_cache import CacheViews
+from holotype.results.ensemble import votes_in_words
+from holotype.runs.cache_policy import effective_views, stages_of
+from holotype.runs.resolve import default_experiment
+from holotype.training.encoder import Encoder
+from holotype.utils.device import Device
 from holotype.utils.text import plural
-
-if TYPE_CHECKING:
-    from holotype.discovery.rounds import Round
 
 MAX_FILES_NAMED, MAX_CLASSES_NAMED = 3, 12
 """Examples of a line, and classes that are named with their size; the others are counted."""
@@ -108,25 +89,18 @@ def inspect_collection(table: Table, config: DiscoverConfig, progress: bool = Fa
 
 
 def log_report(round: Round, table: Table) -> None:
-    """The look and the time that a discovery will take, in the log. table: as it was read."""
-    from holotype.discovery.time_estimate import estimate_time  # torch takes seconds, and a look does without
+    """Log what a round begins with and how long it takes; only before the first one are the images opened for that.
 
-    time = estimate_time(table, round.config, round.chosen.backbone, len(round.seeds)).words
-    for line in (*inspect_collection(table, round.config, round.progress).lines, time):
-        log.info(line)
-
-
-def log_report_again(round: Round, table: Table, to_embed: int) -> None:
-    """The same before a later round, without opening its images again; --dry-run does that.
-
-    table: as it was read. to_embed: images.
-    """
-    from holotype.discovery.time_estimate import estimate_time
-
-    called, config = round.given.called(round.table), round.config
-    result = _result(called, config, len(called.known), round.corrected)
-    time = estimate_time(table, config, round.chosen.backbone, len(round.seeds), to_embed).words
-    for line in (*result, *_names(called), *_label_files(table), time):
+    table: as it was read."""
+    plan, config = round.plan, round.config
+    if plan.last:
+        named = round.given.called(round.table)
+        lines = _result(named, config, len(named.known), round.corrected)
+        lines += [*_names(named), *_label_files(table)]
+    else:
+        lines = inspect_collection(plan.table, config, round.progress).lines
+    time = estimate_time(table, config, round.chosen.backbone, len(round.seeds), plan.to_embed)
+    for line in (*lines, time):
         log.info(line)
 
 
@@ -147,13 +121,11 @@ def _result(table: Table, config: DiscoverConfig, known: int, corrected: bool = 
     if not size:
         return [first]
     named = ", ".join(f"{name} {n:,}" for name, n in size.most_common(MAX_CLASSES_NAMED))
-    rest = [n for _, n in size.most_common()[MAX_CLASSES_NAMED:]]
-    of_rest = (
-        f"{min(rest):,}"
-        if rest and min(rest) == max(rest)
-        else f"{min(rest, default=0):,} to {max(rest, default=0):,}"
-    )
-    more = f" and {len(rest):,} more of {of_rest} {'image' if of_rest == '1' else 'images'}" if rest else ""
+    more = ""
+    if rest := [n for _, n in size.most_common()[MAX_CLASSES_NAMED:]]:
+        least, most = min(rest), max(rest)
+        sizes = plural(most, "image") if least == most else f"{least:,} to {plural(most, 'image')}"
+        more = f" and {len(rest):,} more of {sizes}"
     return [first, f"Classes by labelled images: {named}{more}."]
 
 
@@ -185,23 +157,16 @@ def _names(table: Table) -> list[str]:
 
 
 def _unread(table: Table, gone: Sequence[str]) -> list[str]:
+    """gone: classes of which no labelled image can be read."""
     lines = []
-    problems = [problem for problem in table.problem if problem]
-    if problems:
-        shown = " ".join(problems[:MAX_FILES_NAMED])
-        lines.append(f"{plural(len(problems), 'image')} cannot be read: {shown}")
+    if problems := [problem for problem in table.problem if problem]:
+        lines.append(
+            f"{plural(len(problems), 'image')} cannot be read: {' '.join(problems[:MAX_FILES_NAMED])}"
+        )
     if gone:
-        lines.append(unread_classes_text(gone))
+        dropped = "it is no class" if len(gone) == 1 else "they are no classes"
+        lines.append(f"No labelled image of {shown_names(gone)} can be read, so {dropped} here.")
     return lines
-
-
-def unread_classes_text(gone: Sequence[str]) -> str:
-    """gone: names of the classes, at least one."""
-    more = f" and {len(gone) - MAX_FILES_NAMED:,} more" if len(gone) > MAX_FILES_NAMED else ""
-    return (
-        f"No labelled image of {', '.join(gone[:MAX_FILES_NAMED])}{more} can be read, so "
-        f"{'it is no class' if len(gone) == 1 else 'they are no classes'} here."
-    )
 
 
 # -- label files ----------------------------------------------------------------------------------------
@@ -265,11 +230,11 @@ def _groups(pairs: Sequence[Pair]) -> dict[int, int]:
 
 
 def _copies(pairs: Sequence[Pair], table: Table, what: str) -> list[str]:
-    """Pairs across labels, pairs of a labelled and an unlabelled image, and the number of the others."""
-    labels = [(table.label[one], table.label[other]) for one, other in pairs]
-    across = [pair for pair, (a, b) in zip(pairs, labels, strict=True) if a and b and a != b]
-    half = [pair for pair, (a, b) in zip(pairs, labels, strict=True) if bool(a) != bool(b)]
-    same = len(pairs) - len(across) - len(half)
+    """Pairs across labels, pairs of a labelled and an unlabelled image, and the others."""
+    across, half, same = [], [], []
+    for pair in pairs:
+        one, other = (table.label[row] for row in pair)
+        (same if one == other else across if one and other else half).append(pair)
     lines = []
     if across:
         lines.append(
@@ -278,118 +243,190 @@ def _copies(pairs: Sequence[Pair], table: Table, what: str) -> list[str]:
     if half:
         lines.append(f"{what} both labelled and unlabelled: {_list_shown(half, table)}.")
     if same:
-        rest = [pair for pair, (a, b) in zip(pairs, labels, strict=True) if a == b]
-        lines.append(f"{what} twice in a class or among the unlabelled: {_list_shown(rest, table)}.")
+        lines.append(f"{what} twice in a class or among the unlabelled: {_list_shown(same, table)}.")
     return lines
 
 
 def _list_shown(pairs: Sequence[Pair], table: Table) -> str:
     examples = "; ".join(
-        f"{_shorten(table, one)} and {_shorten(table, other)}" for one, other in pairs[:MAX_FILES_NAMED]
+        " and ".join(relative([str(table.path[row]) for row in pair], table.root))
+        for pair in pairs[:MAX_FILES_NAMED]
     )
-    told = plural(len(pairs), "pair") + (" or more" if len(pairs) >= MAX_PAIRS else "")
-    return f"{told}, {'for example ' if len(pairs) > MAX_FILES_NAMED else ''}{examples}"
+    count = plural(len(pairs), "pair") + (" or more" if len(pairs) >= MAX_PAIRS else "")
+    return f"{count}, {'for example ' if len(pairs) > MAX_FILES_NAMED else ''}{examples}"
 
 
-def _shorten(table: Table, row: int) -> str:
-    """The path as seen from the folder of the images."""
-    path = str(table.path[row])
-    return relative([path], table.root)[0]
+# -- the next round -------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class RoundPreview:
-    """Of a discovery."""
-
-    lines: list[str]
-    """On what has changed since the last round, and on the edits that would take part in another one; none where there
-    was no round."""
-    trains: bool = True
-    """Would a round be trained?"""
-    to_embed: int | None = None
-    """Images that the rounds before have not embedded; None = all."""
+def preview_plan(plan: RoundPlan) -> list[str]:
+    """What `discover` would do with this plan; refuse what it would refuse."""
+    if not (plan.last and plan.trains):
+        return plan.lines()
+    check_assignable(plan.labelled, plan.given, plan.folder)
+    return [*plan.lines(), *plan.edit_lines(), *_expected_k(plan)]
 
 
-def preview_round(
-    folder: Path, table: Table, config: DiscoverConfig, edits: Path | None = None, progress: bool = False
-) -> RoundPreview:
-    """What a discovery would do now. What could not go on is refused as it would be then."""
-    stored_backbone(folder, config.network)
-    given = edits_in(folder, edits) if edits is not None else []
-    check_run(folder, given)
-    if not (last := last_round(folder)):
-        return RoundPreview([])
-    known = read_collection(folder)
-    now = index_images(table, known, progress)
-    before = seen_images(folder, last)
-    difference = diff_collections(before, now)
-    check_same_images(folder, table, before, now, difference)
-    means = known.means if known else {}
-    today = now.labels(means)
-    played = replay_edits(folder, given, {path: today[there] for there, path in difference.then.items()})
-    words = resolve_aliases(now, before, difference.then, means, previous_result(played))
-    table = words.spoken(table)
-    labels = dict(zip(now.images, table.label, strict=True))
-    compare_labels(difference, before, with_digests(now, labels, frozenset()))
-    played, then = played.moved(difference.moves), read_round_config(round_folder(folder, last))
-    asked = current_config(config, table, now)
-    told, here = played.without(played.overruled(difference.relabelled, labels)), now.images.keys()
-    changed = ImageChanges(
-        last,
-        now.root if before.root != now.root else "",
-        difference,
-        words,
-        asked.others(then) if then else [],
-        edits_before=played.given,
-        edits=told.given,
-        more=restrict_to(inputs_of(folder, last).moved(difference.moves), here)
-        != restrict_to(told.given, here),
-    )
-    lines = [f"Since round {last} in {folder}: {difference.words or 'no other images or labels'}."]
-    if not changed.trains:
-        stands = f"No other round would be trained: the result of round {last} stands."
-        return RoundPreview([*lines, *changed.details(), stands], trains=False)
-    check_assignable(told.given.apply(table), told.given, folder)
-    number = next_number(
-        folder, RoundFiles(told.given, with_digests(now, labels, difference.relabelled), asked)
-    )
-    lines += [*changed.details(), "Another round would be trained.", *told.told(number, here, folder)]
-    lines += _expected_k(config.k, table, told, Relocation(now.root, difference.moves))
-    return RoundPreview(lines, to_embed=len(difference.new) + len(difference.repaired))
-
-
-def _expected_k(k: int | str, table: Table, told: EditHistory, where: Relocation) -> list[str]:
-    """How many categories there would be, as far as edits have a say. table: with the labels that images came with."""
-    round = told.given.apply(table)
+def _expected_k(plan: RoundPlan) -> list[str]:
+    """How many categories there would be, as far as edits have a say."""
+    k, labelled, applied = plan.config.k, plan.labelled, plan.history.applied
     if k != "auto":
-        return _memory_text(int(k), len(table.known), len(round.known))
-    found = previous_result(told) if told.given.binds else None
-    return [expected_k(relocated_paths(found, where), round)] if found else []
-
-
-def _memory_text(k: int, came: int, known: int) -> list[str]:
-    """What --k leaves for new categories, where edits have made classes that the folder does not show. came: classes
-    of the labels that images came with; known: those of edits included."""
-    if known <= came:
+        known = len(labelled.known)
+        if known <= len(plan.table.known):
+            return []
+        so = memory_text(int(k), known) if int(k) >= known else f"--k {k} becomes {known}."
+        return [f"With the labels from edits there are {known} known classes, so {so}"]
+    if applied is None or not plan.given.binds:
         return []
-    so = memory_text(k, known) if k >= known else f"--k {k} becomes {known}."
-    return [f"With the labels from edits there are {known} known classes, so {so}"]
+    found = relocated_paths(applied.discovery, plan.relocation) if plan.relocation else applied.discovery
+    return [expected_k(found, labelled)]
 
 
 def exif_summary(table: Table, config: DiscoverConfig, heads: Sequence[ExifData]) -> list[str]:
     """A line about what the files say, and one about bursts, each where there is something to say. heads: of each
     image."""
-    shots = ExifTable(list(heads))
-    said = shots.words()
-    return ([said] if said else []) + _burst_summary(table, config, shots)
-
-
-def _burst_summary(table: Table, config: DiscoverConfig, shots: ExifTable) -> list[str]:
+    said = ExifTable(list(heads)).words()
+    lines = [said] if said else []
     # every two frames are alike here: a discovery looks at the pictures as well, and finds as many or fewer
-    alike, later = np.ones((len(table), 1)), "; those that do not look alike are parted later"
-    group, how = burst_groups(table, config.bursts, shots.each, alike, found=later)
+    alike, ending = np.ones((len(table), 1)), "; those that do not look alike are parted later"
+    group, how = burst_groups(table, config.bursts, heads, alike, found=ending)
     grouped = with_groups(table, group).group
-    if grouped is None:
-        return []
-    told = count_bursts(grouped[table.usable])
-    return [f"{told} ({how}). A burst counts once; --bursts no counts each image."]
+    if grouped is not None:
+        bursts = count_bursts(grouped[table.usable])
+        lines.append(f"{bursts} ({how}). A burst counts once; --bursts no counts each image.")
+    return lines
+
+
+# -- time -----------------------------------------------------------------------------------------------
+
+IMAGES_READ = 16
+"""Images that are read to see how long it takes."""
+TIMED_BATCH = {"cpu": 8}
+"""Images that are sent through the trunk for the same reason; on a CPU more of them take as much longer."""
+SENT_ELSEWHERE = 128
+SHORT_PHRASE = "under a minute"
+WHOLE_NETWORK = 3
+"""Times a pass of the network that a view takes where gradients run through all of it."""
+
+
+@dataclass(frozen=True)
+class Throughput:
+    """Seconds for one image or view."""
+
+    reading: float
+    trunk: float
+    tail: float
+    """Forwards and backwards, with a head."""
+
+
+def estimate_time(
+    table: Table, config: DiscoverConfig, backbone: Backbone, trainings: int, to_embed: int | None = None
+) -> str:
+    """Say how long a discovery, or a round of it, takes.
+
+    backbone: the one that will be taken, or one of the same shape. to_embed: images of which there are no features yet,
+    where these are not all."""
+    compute, settings = Device.on(config.device), resolve_settings(config)
+    device = compute.device.type
+    plan = plan_length(min(len(table), settings["sample"]), settings["steps"], device)
+    pace = measure_throughput(table, backbone, compute, plan.batch_size * VIEWS_OF_A_STEP)
+    embedding = embedding_seconds(len(table) if to_embed is None else to_embed, pace, device)
+    shared, steps = training_seconds(len(table), config, pace, device)
+    network = f"{backbone.name} at {backbone.image_size} pixels"
+    return time_text(embedding, shared + trainings * steps, device, network, trainings)
+
+
+def time_text(embedding: float, training: float, device: str, network: str, trainings: int = 1) -> str:
+    """embedding, training: seconds. trainings: with different seeds, side by side."""
+    whole = duration_phrase(embedding + training)
+    if whole != SHORT_PHRASE:
+        several = f"{trainings} trainings" if trainings > 1 else "training"
+        whole += f" (embedding {duration_phrase(embedding)}, {several} {duration_phrase(training)})"
+    place = "this CPU" if device == "cpu" else "this GPU"
+    return f"Time on {place}, roughly: {whole}, with the network {network}. {votes_in_words(trainings)}"
+
+
+def embedding_seconds(n: int, pace: Throughput, device: str) -> float:
+    """On a CPU reading and computing share the processors; on a GPU one goes on behind the other."""
+    return n * (pace.reading + pace.trunk if device == "cpu" else max(pace.reading, pace.trunk))
+
+
+def training_seconds(n: int, config: DiscoverConfig, pace: Throughput, device: str) -> tuple[float, float]:
+    """Return the seconds that trainings share and those of one training, the mean where methods take turns.
+
+    They share the reading of the sample, and the filling of the token cache where there is one."""
+    shared, steps = zip(
+        *(_method_seconds(method, n, config, pace, device) for method in methods_of(config)), strict=True
+    )
+    return max(shared), sum(steps) / len(steps)
+
+
+def _method_seconds(
+    method: str, n: int, config: DiscoverConfig, pace: Throughput, device: str
+) -> tuple[float, float]:
+    settings = resolve_settings(config)
+    n = min(n, settings["sample"])
+    plan = plan_length(n, settings["steps"], device)
+    experiment = default_experiment(method, "images")
+    experiment.train.epochs = plan.epochs
+    stages = stages_of(experiment)
+    if not stages:
+        return n * pace.reading, 0.0
+    views = effective_views(
+        experiment, None if plan.cache_views == "off" else CacheViews.parse(plan.cache_views)
+    )
+    filling = n * views.entries * pace.trunk if views else 0.0
+    of_tail = pace.tail if views else pace.trunk + pace.tail
+    of_image = sum(
+        (WHOLE_NETWORK * pace.trunk if stage.needs == "images" else of_tail)
+        * (stage.views.weak + stage.views.strong)
+        for stage in stages
+    ) / len(stages)
+    return n * pace.reading + filling, settings["steps"] * plan.batch_size * of_image
+
+
+def measure_throughput(table: Table, backbone: Backbone, compute: Device, views: int) -> Throughput:
+    """Read some images from all over the table, and send some through the network. No weight is changed.
+
+    views: of a training step, which the tail sees at once. A first pass of each part warms up the device and does not
+    count, nor do passes that others who use the machine have slowed down.
+    """
+    rows = np.unique(np.linspace(0, len(table) - 1, IMAGES_READ).astype(int))
+    started = time.monotonic()
+    for _ in decode_in_order(
+        [str(path) for path in table.path[rows]], int(backbone.image_size / CROP_FRACTION), None, False
+    ):
+        pass
+    reading = (time.monotonic() - started) / len(rows)
+    encoder, device, size = Encoder(backbone, compute), compute.device, backbone.image_size
+    n = TIMED_BATCH.get(device.type, SENT_ELSEWHERE)
+    images = torch.zeros(n, 3, size, size, dtype=torch.uint8, device=device)
+    trunk = fastest_pass(lambda: encoder.inputs(images), device) / n
+    tokens = encoder.inputs(images[:1]).repeat_interleave(views, dim=0)
+    with torch.random.fork_rng(devices=[]):
+        head = Projector(backbone.dim).to(device, compute.dtype)
+    return Throughput(reading, trunk, fastest_pass(lambda: learn(encoder, head, tokens), device) / views)
+
+
+def learn(encoder: Encoder, head: Projector, tokens: torch.Tensor) -> Sequence[torch.Tensor | None]:
+    """Compute the gradients of the tail and a head, and leave none behind. Methods have such a head, and with a small
+    backbone it takes most of a step."""
+    learning = [p for p in (*encoder.tail.parameters(), *head.parameters()) if p.requires_grad]
+    with torch.enable_grad():
+        with encoder.compute.autocast():
+            features = encoder.tail(tokens)
+        total = head(features.to(encoder.dtype)).sum()
+    return torch.autograd.grad(total, learning, allow_unused=True)
+
+
+def duration_phrase(seconds: float) -> str:
+    """About how long that is: 20 -> `under a minute`, 5000 -> `1.4 hours`."""
+    if seconds < 50:
+        return SHORT_PHRASE
+    if seconds < 90:
+        return "a minute"
+    if seconds < 90 * 60:
+        return f"{round(seconds / 60)} minutes"
+    if seconds < 36 * 3600:
+        return f"{seconds / 3600:.1f} hours"
+    return f"{seconds / 86400:.1f} days"

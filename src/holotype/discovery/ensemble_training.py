@@ -25,9 +25,8 @@ import numpy as np
 from holotype.config.schema import DiscoverConfig
 from holotype.data.table import Table
 from holotype.discovery.choose_k import supports_long_tail
-from holotype.discovery.round_config import read_round_config
 from holotype.discovery.rounds import round_folder, started_rounds
-from holotype.discovery.training_plan import methods_of, resolve_settings
+from holotype.discovery.training_plan import methods_of, read_round_config, resolve_settings
 from holotype.errors import InputError, Stopped
 from holotype.methods import Prediction
 from holotype.models.backbone import Backbone

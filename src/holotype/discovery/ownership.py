@@ -44,7 +44,10 @@ def find_folder(own: Path, table: Table) -> Path:
     which is no longer where it was; once it has gone on with this one, it is that of this one."""
     if own.exists():
         return own
-    size = dict(zip(_source_places(table), _source_sizes(file_stamps(list(table.path))), strict=True))
+    places = relative([str(path) for path in table.path], table.root)
+    size = {
+        path: _file_size(stamp) for path, stamp in zip(places, file_stamps(list(table.path)), strict=True)
+    }
     best, share = own, SAME_KEYS
     for folder in sorted(own.parent.glob("*-discover")):
         try:
@@ -55,11 +58,8 @@ def find_folder(own: Path, table: Table) -> Path:
             continue
         if Path(seen.root).exists() and not (seen.root == table.root and _is_continued(folder)):
             continue
-        here = list(seen.here)
-        same = sum(
-            size.get(path) == n
-            for path, n in zip(here, _source_sizes([seen.images[p].stamp for p in here]), strict=True)
-        )
+        here = seen.here
+        same = sum(size.get(path) == _file_size(entry.stamp) for path, entry in here.items())
         if same > share * len(here):
             best, share = folder, same / len(here)
     if best != own:
@@ -88,13 +88,9 @@ def _is_continued(folder: Path) -> bool:
         return False
 
 
-def _source_places(table: Table) -> list[str]:
-    return relative([str(path) for path in table.path], table.root)
-
-
-def _source_sizes(stamp: list[str]) -> list[str]:
-    """Bytes of files. A copy has another time."""
-    return [one.partition("-")[0] for one in stamp]
+def _file_size(stamp: str) -> str:
+    """Bytes of a file. A copy has another time."""
+    return stamp.partition("-")[0]
 
 
 def claim_folder(

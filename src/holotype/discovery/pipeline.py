@@ -20,6 +20,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
+from holotype.clustering.metrics import has_truth, score
 from holotype.config.schema import DiscoverConfig, parse_by_name
 from holotype.data.detections import CONFIDENCE
 from holotype.data.load import check_trainable, load_table
@@ -27,8 +30,8 @@ from holotype.data.readers.registry import folder_name
 from holotype.data.table import Table
 from holotype.discovery.backbone_choice import BackboneChoice
 from holotype.discovery.choose_k import check_long_tail
-from holotype.discovery.dry_run import log_report, log_report_again
-from holotype.discovery.edit_summary import check_assignable, check_images_left, read_refused, store_refused
+from holotype.discovery.constraints import check_assignable, check_images_left, read_refused, store_refused
+from holotype.discovery.dry_run import log_report
 from holotype.discovery.ensemble_training import choose_trainings, clear_trainings, store_seeds
 from holotype.discovery.ownership import (
     check_labels_remain,
@@ -37,11 +40,11 @@ from holotype.discovery.ownership import (
     find_folder,
     reload_backbone,
 )
-from holotype.discovery.plan import RoundState, plan_round
+from holotype.discovery.plan import RoundPlan, apply_plan, plan_round
+from holotype.discovery.relocate import commit_relocation
 from holotype.discovery.round_diff import write_changes
-from holotype.discovery.round_runner import MIN_UNLABELLED, run_round
+from holotype.discovery.round_runner import MIN_UNLABELLED, Round, run_round
 from holotype.discovery.rounds import (
-    Round,
     StepTimer,
     edits_in,
     last_round,
@@ -49,9 +52,7 @@ from holotype.discovery.rounds import (
     replay_edits,
     round_folder,
     save_corrected,
-    start_round,
 )
-from holotype.discovery.scoring import score_round
 from holotype.discovery.training_plan import methods_of
 from holotype.embeddings.store import EmbeddingParts
 from holotype.errors import InputError
@@ -61,8 +62,10 @@ from holotype.report.projection import add_projection
 from holotype.results.discovery import Discovery
 from holotype.results.review_queue import write_queue
 from holotype.runs.build import check_k
-from holotype.runs.record import RunFolder
+from holotype.runs.model_io import ModelConfig
+from holotype.runs.record import Scores, headline_scores
 from holotype.runs.run import clean_up
+from holotype.runs.run_folder import SCORES_FILE, RunFolder
 from holotype.utils.atomic import clean_partial_tree, refuse_links
 from holotype.utils.heartbeat import running_heartbeat
 from holotype.utils.locks import lock_folder
@@ -138,65 +141,41 @@ def discover_table(
         refuse_links(folder)
         clean_partial_tree(folder)
         config, chosen = claim_folder(folder, table, config, embedded)
-        now = plan_round(folder, table, config, edits, progress)
-        if now.trains:  # before anybody is told that it will be
-            check_assignable(now.labelled, now.played.given, folder)
-        for line in now.lines:
+        commit_relocation(folder)
+        plan = plan_round(folder, table, config, edits, progress)
+        apply_plan(plan)
+        if plan.trains:  # before anybody is told that it will be
+            check_assignable(plan.labelled, plan.given, folder)
+        for line in plan.lines():
             log.info(line)
-        if now.trains:
-            chosen = chosen or reload_backbone(folder, config)
-            round = begin_round(folder, now, config, chosen, progress)
-            log_round(round, now, table)
-            run_round(dataclasses.replace(round, embedded=embedded))
-        elif now.last:
+        if plan.trains:
+            round = begin_round(plan, chosen or reload_backbone(folder, config), progress, embedded)
+            log_report(round, table)
+            for line in plan.edit_lines():
+                log.info(line)
+            store_refused(folder, plan.history.account.left)
+            run_round(round)
+        elif plan.last:
             # a command that was killed at the end of its round has left what only an unfinished one needs
-            clean_up(RunFolder(round_folder(folder, now.last)))
-            clear_trainings(round_folder(folder, now.last))
-            score_round(round_folder(folder, now.last), now.table)
+            own = round_folder(folder, plan.last)
+            clean_up(RunFolder(own))
+            clear_trainings(own)
+            score_round(own, plan.table)
         return write_round_result(folder, progress)
 
 
 def begin_round(
-    folder: Path, now: RoundState, config: DiscoverConfig, chosen: BackboneChoice, progress: bool
+    plan: RoundPlan, chosen: BackboneChoice, progress: bool, embedded: EmbeddingParts | None = None
 ) -> Round:
-    """A round with what is known from those before it, begun or gone on with; what cannot be trained is refused."""
-    played, table = now.played, now.labelled
+    """Begin or resume a round as planned; what cannot be trained is refused."""
+    folder, config, table = plan.folder, plan.config, plan.labelled
     check_method(table, config, chosen)
-    save_corrected(folder, played)
-    number = start_round(folder, now.begun)
+    save_corrected(folder, plan.history)
+    number = plan.start()
     RunFolder(folder).write_config(to_dict(config))
-    seeds = tuple(range(config.seed, config.seed + choose_trainings(folder, config, len(now.table))))
+    seeds = tuple(range(config.seed, config.seed + choose_trainings(folder, config, len(table))))
     store_seeds(round_folder(folder, number), seeds)
-    return Round(
-        table,
-        config,
-        chosen,
-        folder,
-        round_folder(folder, number),
-        number,
-        seeds,
-        before=played.applied.discovery if played.applied else None,
-        withdrawn=now.difference.classes_gone - played.given.names.keys(),
-        earlier_runs=played.runs,
-        given=played.given,
-        came=now.table.label if played.given.labels else None,
-        taken=played.taken,
-        words=frozenset((*now.table.known, *now.seen.means)),
-        digests=now.digests,
-        progress=progress,
-        clock=StepTimer(folder),
-    )
-
-
-def log_round(round: Round, now: RoundState, table: Table) -> None:
-    """The first look, and which edits take part. table: as it was read."""
-    if now.last:
-        log_report_again(round, table, len(now.difference.new) + len(now.difference.repaired))
-    else:
-        log_report(round, now.table)
-    for line in now.played.told(round.number, now.here, round.folder):
-        log.info(line)
-    store_refused(round.folder, now.played.account.left)
+    return Round(plan, chosen, table, number, seeds, embedded, progress, StepTimer(folder))
 
 
 def write_round_result(folder: Path, progress: bool) -> Discovery:
@@ -248,3 +227,25 @@ def check_table(table: Table, config: DiscoverConfig, folder: Path, edits: Path 
         check_trainable(given.apply(table))
     if config.k != "auto":
         check_k(config.k, table, table.name)
+
+
+def score_round(own: Path, table: Table) -> None:
+    """Score a finished round against the truth of the table, if it has one. own: folder of the round."""
+    record = RunFolder(own).finished()
+    if record is None or not has_truth(table):
+        return
+    found, index = Discovery.load(own), {id: i for i, id in enumerate(ModelConfig.read(own).ids)}
+    images = found.images.set_index("path")
+    table = table.take(np.isin(table.path, images.index))
+    images = images.loc[table.path]
+    id = images["category_id"].to_numpy(dtype=object)
+    judged = dataclasses.replace(
+        table,
+        label=np.where(images["label"] != "", id, ""),  # a labelled image lies in its class
+        known=found.known,
+        problem=np.where(id == "", "in no category", ""),
+    )
+    scores = score(judged, [index.get(one, -1) for one in id], images["known_score"])
+    if (now := Scores(**headline_scores(scores))) != record.scores:
+        RunFolder(own).write_per_class(scores["per_class"])
+        RunFolder(own).write_json(SCORES_FILE, dataclasses.replace(record, scores=now).as_dict())

@@ -1,168 +1,303 @@
-"""Plan a round: what changed in images, labels, settings and edits, and what follows.
+"""Plan a round, then apply the plan.
 
-Images are looked at and known again by their content, all that was written down follows them to their paths of today,
-edits are taken in, and labels get their meaning. Nothing is trained here.
+`plan_round` compares folder, table, settings and edits with the last round, and writes nothing: `--dry-run` prints what
+it returns. `apply_plan` writes to the run folder what was planned. Nothing is trained here.
 """
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Set
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import cached_property
 from pathlib import Path
 
 from holotype.config.schema import DiscoverConfig
 from holotype.data.boxes import split_box
+from holotype.data.paths import relative
 from holotype.data.table import Table
 from holotype.discovery.collection import (
     Collection,
     CollectionDiff,
+    LabelAliases,
     compare_labels,
     diff_collections,
     index_images,
     read_collection,
+    resolve_aliases,
     shown_names,
     with_digests,
 )
-from holotype.discovery.constraints import Constraints
-from holotype.discovery.label_aliases import LabelAliases, resolve_aliases
-from holotype.discovery.relocate import Relocation, commit_relocation, rewrite_paths
-from holotype.discovery.round_config import RoundConfig, read_round_config, stated_groups
+from holotype.discovery.constraints import Constraints, read_constraints
+from holotype.discovery.relocate import Relocation, rewrite_paths
 from holotype.discovery.rounds import (
     EditHistory,
-    RoundFiles,
-    add_edits,
     corrected_rounds,
+    count_edits,
+    edits_in,
     finished_rounds,
-    inputs_of,
+    is_incomplete,
     last_round,
     replay_edits,
     round_folder,
+    started_rounds,
 )
+from holotype.discovery.training_plan import RoundConfig, read_round_config, stated_groups
 from holotype.errors import InputError
 from holotype.results.discovery import Discovery
-from holotype.results.edits import Edit, append_edits, run_ids
+from holotype.results.edits import Edit, append_edits, check_run, new_edits, read_log, run_ids
 
 
 @dataclass
-class RoundState:
-    """A discovery and its collection as they stand."""
+class RoundPlan:
+    """All that decides the next round of a discovery, and what has changed since the last one."""
 
-    last: int
-    """Number of the last finished round, 0 where there is none."""
+    folder: Path
+    """Of the discovery."""
+    config: DiscoverConfig
     table: Table
     """With the ids of classes as labels, before edits."""
     seen: Collection
-    difference: CollectionDiff
+    """Its images, and those that are gone; paths as seen from the root of today."""
+    round_config: RoundConfig
+    history: EditHistory = field(default_factory=EditHistory)
+    """What people have said, by the paths of today, less what newer labels overrule."""
+    last: int = 0
+    """Number of the last finished round, 0 where there is none."""
+    difference: CollectionDiff = field(default_factory=CollectionDiff)
     """From what the last round saw."""
-    asked: RoundConfig
-    played: EditHistory
-    lines: list[str]
-    """What has changed, in words."""
-    trains: bool
-    """Is there something that the last round was not given?"""
+    aliases: LabelAliases = field(default_factory=LabelAliases)
+    edits: list[Edit] = field(default_factory=list)
+    """That the log does not hold yet: those of a file, and renames that follow from labels."""
+    relocation: Relocation | None = None
+    """Where the images lie now, if that is not where the folder of the discovery says."""
+    old_root: str = ""
+    """The folder of the images in the last round."""
+    settings: list[str] = field(default_factory=list)
+    """Settings that differ from those of the last round, in words."""
+    has_new_edits: bool = False
+    """Do edits say something else of these images than the last round was given?"""
+    overruled: list[str] = field(default_factory=list)
+    """Images whose label is newer than the edits of them."""
+    edits_line: str = ""
+    """On the file of edits."""
 
     @property
-    def begun(self) -> RoundFiles:
-        return RoundFiles(self.played.given, self.seen, self.asked)
+    def trains(self) -> bool:
+        """Is there something that the last round was not given?"""
+        return not self.last or self.difference.trains or bool(self.settings) or self.has_new_edits
+
+    @property
+    def given(self) -> Constraints:
+        """What edits say to the round."""
+        return self.history.given
 
     @property
     def labelled(self) -> Table:
         """The table with the labels of edits."""
-        return self.played.given.apply(self.table)
+        return self.given.apply(self.table)
 
     @property
-    def here(self) -> Set[str]:
-        """Images that are not gone, by path from the root."""
-        return self.seen.here.keys()
+    def to_embed(self) -> int | None:
+        """Images that the rounds before have not embedded; None = all."""
+        return len(self.difference.new) + len(self.difference.repaired) if self.last else None
 
-    @property
+    @cached_property
     def digests(self) -> tuple[str, ...]:
-        """(N,) in the order of the table."""
-        return tuple(seen.digest for seen in self.seen.here.values())
+        """(N,) contents of the images, in the order of the table."""
+        return tuple(entry.digest for entry in self.seen.here.values())
+
+    @property
+    def number(self) -> int:
+        """Number of the round: that of the last one where it was stopped, or else a new one."""
+        number = max(started_rounds(self.folder), default=0)
+        own, stopped = round_folder(self.folder, number), number > last_round(self.folder)
+        return number if stopped and (self.is_that_of(own) or is_incomplete(own)) else number + 1
+
+    def is_that_of(self, own: Path) -> bool:
+        """Does the round in the folder `own` train on the very same? The name of a category changes nothing."""
+        try:
+            given, seen, config = read_constraints(own), read_collection(own), read_round_config(own)
+        except InputError:  # stopped before all of it was written
+            return False
+        same = (given.labels, given.rejected) == (self.given.labels, self.given.rejected)
+        if not same or config is None or seen is None:
+            return False
+        return self.round_config == config and _trained_images(seen) == _trained_images(self.seen)
+
+    def start(self) -> int:
+        """Begin the round, or resume the one that was stopped; returns its number."""
+        number = self.number
+        own = round_folder(self.folder, number)
+        if not self.is_that_of(own):
+            self.given.save(own)
+            self.seen.save(own)
+            self.round_config.save(own)  # last: a round without it was stopped on its way
+        return number
+
+    # -- in words ---------------------------------------------------------------------------------------
+
+    def lines(self) -> list[str]:
+        """What has changed, and whether another round follows; nothing before the first round."""
+        if not self.last:
+            return []
+        moved = self.old_root != self.seen.root
+        lines = [self.edits_line] if self.edits_line else []
+        changes = [f"The images are in {self.seen.root} now."] if moved else []
+        changes += [f"Since round {self.last}: {self.difference.words}."] if self.difference.words else []
+        changes += [*self._repaired(), *self._labels()]
+        if self.settings:
+            changes.append(f"Settings that differ from round {self.last}: {', '.join(self.settings)}.")
+        if self.has_new_edits and not self.difference.trains:
+            changes.append(f"There are edits that round {self.last} did not have.")
+        if self.trains:
+            return [*lines, *changes, "Another round is needed."]
+        nothing = "Nothing else has changed" if changes else "Nothing has changed"
+        return [*lines, *changes, f"{nothing} since round {self.last}: its result stands."]
+
+    def edit_lines(self) -> list[str]:
+        """Which edits take part in the round, which do not and why."""
+        return self.history.told(self.number, self.seen.here.keys(), self.folder)
+
+    def _repaired(self) -> list[str]:
+        repaired = self.difference.repaired
+        if not repaired:
+            return []
+        lines = [f"Repaired or replaced, and read again: {shown_names(repaired)}."]
+        edited = [path for path in repaired if path in self.given.labels or path in self.given.rejected]
+        if edited:
+            lines.append(
+                f"What edits say of {shown_names(edited)} still counts; correct it in the report if it shows "
+                "something else now."
+            )
+        return lines
+
+    def _labels(self) -> list[str]:
+        lines = [
+            f"The class {id} is labelled {name} {'again' if id == name else 'now'}; it stays the same class under that "
+            "name."
+            for id, name in self.aliases.names.items()
+        ]
+        if self.difference.labels_are_others:
+            lines.append(
+                f"None of the images that had a label in round {self.last} keeps it. If a list of labels was "
+                "forgotten, stop now and name it with --labels."
+            )
+        if self.overruled:
+            lines.append(
+                f"Labels that are newer than edits of the same images count instead: {shown_names(self.overruled)}."
+            )
+        return lines
 
 
 def plan_round(
     folder: Path, table: Table, config: DiscoverConfig, edits: Path | None = None, progress: bool = False
-) -> RoundState:
-    """Look at the images, and let the folder of the discovery know where they lie now; take a file of edits in."""
-    commit_relocation(folder)
-    last = last_round(folder)
-    known = read_collection(folder)
+) -> RoundPlan:
+    """Compare images, labels, settings and edits with the last round. edits: a file. Nothing is written."""
+    last, known = last_round(folder), read_collection(folder)
+    new = edits_in(folder, edits) if edits is not None else []
+    check_run(folder, new)
     now = index_images(table, known, progress)
     before = seen_images(folder, last) if last else Collection(table.root)
     difference = diff_collections(before, now)
+    relocation = None
     if last:
         check_same_images(folder, table, before, now, difference)
-        relocate_images(folder, table, before, now, difference)
-    if edits is not None:
-        add_edits(folder, edits)
+        if difference.moves or before.root != now.root:
+            files = dict(zip(now.images, map(str, table.path), strict=True))
+            relocation = Relocation(now.root, difference.moves, files)
+            new = with_old_paths(new, Discovery.load(round_folder(folder, last)), relocation, difference)
     means = known.means if known else {}
-    played, then = (
-        replay_edits(folder, labels=now.labels(means)),
-        read_round_config(round_folder(folder, last)),
-    )
-    words = resolve_aliases(now, before, difference.then, means, previous_result(played))
-    if words.names:
-        played = rename_labels(folder, played, words, now.labels(means))
-    table = words.spoken(table)
+
+    def replay(labels: Mapping[str, str]) -> EditHistory:
+        return replay_edits(folder, new, {then: labels[path] for path, then in difference.then.items()})
+
+    history = replay(now.labels(means))
+    edits_line = f"{edits}: {count_edits(len(new), len(new_edits(read_log(folder), new)))}." if edits else ""
+    found = history.applied.discovery if history.applied else None
+    aliases = resolve_aliases(now, before, difference.then, means, found)
+    table = aliases.spoken(table)
     labels = dict(zip(now.images, table.label, strict=True))
+    if aliases.names:
+        new = [*new, *rename_edits(folder, history, aliases)]
+        history = replay(labels)
     compare_labels(difference, before, with_digests(now, labels, frozenset()))
     seen = with_digests(now, labels, difference.relabelled).with_gone(
         before.moved(difference.moves, now.root)
     )
-    seen = dataclasses.replace(seen, means=words.means)
-    last_look = read_collection(folder)
-    if seen != last_look or list(seen.means) != list(last_look.means):  # what was said last stands last
-        seen.save(folder)
-    asked = current_config(config, table, now)
-    told = played.without(played.overruled(difference.relabelled, labels))
-    here, was_told = seen.here.keys(), inputs_of(folder, last) if last else Constraints()
-    changed = ImageChanges(
-        last,
-        now.root if last and before.root != now.root else "",
-        difference,
-        words,
-        asked.others(then) if then else [],
-        edits_before=played.given,
-        edits=told.given,
-        more=restrict_to(was_told, here) != restrict_to(told.given, here),
+    history = history.moved(difference.moves)
+    overruled = history.overruled(difference.relabelled, labels)
+    edited = history.given.labels.keys() | history.given.rejected
+    history = history.without(overruled)
+    round_config = RoundConfig.of(
+        config, table.name, stated_groups(table, [entry.digest for entry in now.images.values()])
     )
-    return RoundState(last, table, seen, difference, asked, told, changed.lines(), changed.trains)
+    then = read_round_config(round_folder(folder, last))
+    inputs = read_constraints(round_folder(folder, last)) if last else Constraints()
+    here = seen.here.keys()
+    return RoundPlan(
+        folder,
+        config,
+        table,
+        dataclasses.replace(seen, means=aliases.means),
+        round_config,
+        history,
+        last,
+        difference,
+        aliases,
+        new,
+        relocation,
+        before.root,
+        round_config.others(then) if then else [],
+        inputs.moved(difference.moves).of_images(here) != history.given.of_images(here),
+        sorted(overruled & edited),
+        edits_line,
+    )
 
 
-def relocate_images(
-    folder: Path, table: Table, before: Collection, now: Collection, difference: CollectionDiff
-) -> None:
-    """Let what was written down speak of the images where they lie now."""
-    if not difference.moves and before.root == now.root:
-        return
-    rounds = [round_folder(folder, number) for number in finished_rounds(folder)]
-    files = dict(zip(now.images, map(str, table.path), strict=True))
-    where = Relocation(now.root, difference.moves, files)
-    rewrite_paths(folder, [*rounds, *corrected_rounds(folder)], before.root, where)
+def apply_plan(plan: RoundPlan) -> None:
+    """Write edits, the paths of today and the images as they are into the folder of the discovery."""
+    folder = plan.folder
+    if plan.edits:
+        append_edits(folder, plan.edits)
+    if plan.relocation is not None:
+        rounds = [round_folder(folder, number) for number in finished_rounds(folder)]
+        rewrite_paths(folder, [*rounds, *corrected_rounds(folder)], plan.old_root, plan.relocation)
+        labels = plan.seen.labels({})
+        history = replay_edits(folder, labels=labels)
+        plan.history = history.without(history.overruled(plan.difference.relabelled, labels))
+    stored = read_collection(folder)
+    if plan.seen != stored or list(plan.seen.means) != list(
+        stored.means
+    ):  # the newest label of a class is last
+        plan.seen.save(folder)
 
 
-def rename_labels(
-    folder: Path, played: EditHistory, words: LabelAliases, labels: Mapping[str, str]
-) -> EditHistory:
-    """Let classes have the names that their labels give them now; an edit like any other, and the log keeps it. labels:
-    as in play."""
-    run, *_ = (*run_ids(folder), *played.runs[-1:])  # a kill may have left what people see a round behind
+def with_old_paths(
+    edits: Sequence[Edit], found: Discovery, where: Relocation, difference: CollectionDiff
+) -> list[Edit]:
+    """Edits that name images by their paths of today, with the paths that the last round knows."""
+    paths = [str(path) for path in found.images["path"]]
+    place = dict(zip(relative(paths, found.facts.root), paths, strict=True))
+    old = {where.files[now]: place[then] for now, then in difference.then.items() if then in place}
+    known = set(paths)
+    return [
+        edit if edit.image in known else dataclasses.replace(edit, image=old.get(edit.image, edit.image))
+        for edit in edits
+    ]
+
+
+def rename_edits(folder: Path, history: EditHistory, aliases: LabelAliases) -> list[Edit]:
+    """Edits that give classes the names of their labels."""
+    run, *_ = (*run_ids(folder), *history.runs[-1:])  # a kill may have left what people see a round behind
     at = datetime.now(UTC).isoformat(timespec="milliseconds")
-    edits = [Edit(run, at, "rename", "", id, name) for id, name in words.names.items()]
-    append_edits(folder, edits)
-    return replay_edits(folder, labels=labels)
+    return [Edit(run, at, "rename", "", id, name) for id, name in aliases.names.items()]
 
 
-def previous_result(played: EditHistory) -> Discovery | None:
-    return played.applied.discovery if played.applied else None
-
-
-def restrict_to(given: Constraints, here: Set[str]) -> tuple[dict[str, str], frozenset[str]]:
-    """What edits say of images that are not gone."""
-    return {path: label for path, label in given.labels.items() if path in here}, given.rejected & here
+def _trained_images(seen: Collection) -> list[tuple[str, str, str]]:
+    """What training sees of the images, in their order."""
+    return [(path, entry.digest or entry.stamp, entry.label) for path, entry in seen.here.items()]
 
 
 def check_same_images(
@@ -181,88 +316,6 @@ def check_same_images(
         )
 
 
-# -- in words -------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class ImageChanges:
-    """All that may have changed since a round."""
-
-    last: int
-    root: str
-    """The folder of the images, where it is another one than before."""
-    images: CollectionDiff
-    classes: LabelAliases
-    settings: list[str]
-    edits_before: Constraints
-    """What edits say, those included that a later label overrules."""
-    edits: Constraints
-    """The same without."""
-    more: bool
-    """Do edits say something else to the images that are here than the last round was told?"""
-
-    @property
-    def trains(self) -> bool:
-        return not self.last or self.images.trains or bool(self.settings) or self.more
-
-    def lines(self) -> list[str]:
-        if not self.last:
-            return []
-        lines = [f"The images are in {self.root} now."] if self.root else []
-        lines += [f"Since round {self.last}: {self.images.words}."] if self.images.words else []
-        lines += self.details()
-        if self.trains:
-            return [*lines, "Another round is trained."]
-        nothing = "Nothing else has changed" if lines else "Nothing has changed"
-        return [*lines, f"{nothing} since round {self.last}: its result stands."]
-
-    def details(self) -> list[str]:
-        """What else there is to say than how many images and labels are others."""
-        lines = [*self._repaired(), *self._labels()]
-        if self.settings:
-            lines.append(f"Settings that differ from round {self.last}: {', '.join(self.settings)}.")
-        if self.more and not self.images.trains:
-            lines.append(f"There are edits that round {self.last} did not have.")
-        return lines
-
-    def _repaired(self) -> list[str]:
-        repaired = self.images.repaired
-        if not repaired:
-            return []
-        lines = [f"Repaired or replaced, and read again: {shown_names(repaired)}."]
-        spoken = [path for path in repaired if path in self.edits.labels or path in self.edits.rejected]
-        if spoken:
-            lines.append(
-                f"What edits say of {shown_names(spoken)} still counts; correct it in the report if it shows "
-                "something else "
-                "now."
-            )
-        return lines
-
-    def _labels(self) -> list[str]:
-        lines = [
-            f"The class {id} is labelled {name} {'again' if id == name else 'now'}; it stays the same class under that "
-            "name."
-            for id, name in self.classes.names.items()
-        ]
-        if self.images.labels_are_others:
-            lines.append(
-                f"None of the images that had a label in round {self.last} keeps it. If a list of labels was "
-                "forgotten, stop now and name it with --labels."
-            )
-        said = self.edits_before.labels.keys() | self.edits_before.rejected
-        said -= self.edits.labels.keys() | self.edits.rejected
-        later = [path for path in sorted(self.images.relabelled) if path in said]
-        if later:
-            lines.append(
-                f"Labels that are newer than edits of the same images count instead: {shown_names(later)}."
-            )
-        return lines
-
-
-# -- what a round was begun with ----------------------------------------------------------------------------
-
-
 def seen_images(folder: Path, number: int) -> Collection:
     """The images as a round saw them."""
     own = round_folder(folder, number)
@@ -271,11 +324,4 @@ def seen_images(folder: Path, number: int) -> Collection:
     raise InputError(
         f"{own} does not say which images it was begun with (no collection.parquet); restore it from a copy, or run "
         "holotype discover with another --out."
-    )
-
-
-def current_config(config: DiscoverConfig, table: Table, now: Collection) -> RoundConfig:
-    """now: the images of the table."""
-    return RoundConfig.of(
-        config, table.name, stated_groups(table, [seen.digest for seen in now.images.values()])
     )

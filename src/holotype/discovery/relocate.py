@@ -14,39 +14,21 @@ import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING
 
 from holotype.data.detections import box_columns
 from holotype.data.paths import absolute, relative
 from holotype.data.storage import is_address
 from holotype.discovery.collection import read_collection
+from holotype.discovery.constraints import LABELS_FILE, read_constraints, read_path_map, write_path_map
 from holotype.report.redact import short_names
 from holotype.results.discovery import DISCOVERY_FILE as DISCOVERY
 from holotype.results.discovery import Category, Discovery
 from holotype.results.edits import EDIT_LOG, Edit, edits_csv, read_log
 from holotype.utils.atomic import atomic_folder, write_text
-from holotype.utils.serialization import FileSchema, SchemaError, from_value
 
 if TYPE_CHECKING:
     import pandas as pd
-
-PATH_MAP_SCHEMA = FileSchema(2, "restore it from a copy, or run holotype discover with another --out")
-T = TypeVar("T")
-
-
-def write_path_map(path: Path, content: Mapping[str, Any] | Sequence[str]) -> None:
-    """content: by path, or paths alone."""
-    PATH_MAP_SCHEMA.write(path, {"by_path": content})
-
-
-def read_path_map(path: Path, kind: type[T]) -> T:
-    """The content of a file that there is, of the type `kind`, such as dict[str, str]; else InputError."""
-    content = PATH_MAP_SCHEMA.read(path).get("by_path")
-    try:
-        return from_value(kind, content)
-    except SchemaError as problem:
-        raise PATH_MAP_SCHEMA.broken(path, problem) from problem
-
 
 RELOCATION_FILE = "moving"
 """Folder in that of the run: files that are about to take their places."""
@@ -54,11 +36,6 @@ PREVIOUS_PATHS_FILE = "earlier.json"
 """Paths that images had to those that they have now, as seen from the root: files of edits may still name them."""
 PreviousPaths = dict[str, list[str]]
 """The content of that file."""
-PATH_LISTS: dict[str, type[dict[str, str]] | type[list[str]]] = {
-    "labels.json": dict[str, str],
-    "rejected.json": list[str],
-}
-"""What a round was given, by path from the root, and its type."""
 
 
 @dataclass(frozen=True)
@@ -121,12 +98,8 @@ def _write_moved(own: Path, place: Path, where: Relocation) -> set[str]:
         relocated_paths(found, where).save(place)
     if (seen := read_collection(own)) is not None:
         seen.moved(where.moves, where.root).save(place)
-    for name, kind in PATH_LISTS.items():
-        if (own / name).is_file():
-            content = read_path_map(own / name, kind)
-            now = [where.moves.get(path, path) for path in content]
-            mapped = dict(zip(now, content.values(), strict=True)) if isinstance(content, dict) else now
-            write_path_map(place / name, mapped)
+    if (own / LABELS_FILE).is_file():
+        read_constraints(own).moved(where.moves).save(place)
     return known
 
 

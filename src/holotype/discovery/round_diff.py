@@ -14,6 +14,7 @@ from holotype.discovery.rounds import CORRECTED_FOLDER, finished_rounds, round_f
 from holotype.results.discovery import DISCOVERY_FILE as DISCOVERY
 from holotype.results.discovery import Category, Discovery, write_csv
 from holotype.utils.atomic import atomic_write
+from holotype.utils.text import plural
 
 CHANGES_FILE = "changes.csv"
 PART_SHARE = 0.25
@@ -44,15 +45,10 @@ class CategoryChange:
 
 def write_changes(folder: Path, number: int) -> list[str]:
     """Compare a round with the one before it and write the table; returns sentences, none where that was done."""
-    earlier = [n for n in finished_rounds(folder) if n < number]
-    file = round_folder(folder, number) / CHANGES_FILE
-    if (
-        not earlier
-        or file.is_file()
-        or not (round_folder(folder, earlier[-1]) / CORRECTED_FOLDER / DISCOVERY).is_file()
-    ):
+    earlier = max((n for n in finished_rounds(folder) if n < number), default=0)
+    own, file = round_folder(folder, earlier), round_folder(folder, number) / CHANGES_FILE
+    if file.is_file() or not (own / CORRECTED_FOLDER / DISCOVERY).is_file():
         return []
-    own = round_folder(folder, earlier[-1])
     found, before = Discovery.load(own), Discovery.load(own / CORRECTED_FOLDER)
     made = category_changes(found, before, Discovery.load(round_folder(folder, number)))
     import pandas as pd
@@ -62,7 +58,7 @@ def write_changes(folder: Path, number: int) -> list[str]:
     )
     texts = ("category_id", "category", "now_id", "now")
     atomic_write(file, lambda beside: write_csv(frame, texts, beside))
-    return changes_text(made, earlier[-1], file)
+    return changes_text(made, earlier, file)
 
 
 def category_changes(found: Discovery, before: Discovery, after: Discovery) -> list[CategoryChange]:
@@ -110,8 +106,9 @@ def _is_manual(category: Category, before: Discovery, now: dict[str, Category]) 
 def changes_text(made: list[CategoryChange], number: int, file: Path) -> list[str]:
     """A sentence on what was kept, and one for each category that was not."""
     kept = [change.now for change in made if change.became == "kept"]
+    names = ", ".join(kept[:MAX_CHANGE_LINES]) + " and others" * (len(kept) > MAX_CHANGE_LINES)
     lines = [
-        f"Of the categories of round {number}, {len(kept)} {'is' if len(kept) == 1 else 'are'} kept{_list_names(kept)}."
+        f"Kept from round {number}: {plural(len(kept), 'category', 'categories')}{f' ({names})' * bool(kept)}."
     ]
     for id in dict.fromkeys(change.category_id for change in made if change.category_id):
         rows = [change for change in made if change.category_id == id]
@@ -130,10 +127,5 @@ def changes_text(made: list[CategoryChange], number: int, file: Path) -> list[st
     return [*lines[:MAX_CHANGE_LINES], *([f"{more} more lines are in {file}."] if more > 0 else [])]
 
 
-def _list_names(names: list[str]) -> str:
-    shown = ", ".join(names[:MAX_CHANGE_LINES])
-    return f" ({shown}{' and others' * (len(names) > MAX_CHANGE_LINES)})" if names else ""
-
-
 def _joined_names(name: str, images: int) -> str:
-    return f"{name} ({images:,} {'image' if images == 1 else 'images'})"
+    return f"{name} ({plural(images, 'image')})"

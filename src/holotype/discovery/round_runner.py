@@ -7,27 +7,31 @@ import logging
 import uuid
 from collections import Counter
 from collections.abc import Iterable, Sequence, Set
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
 
 import numpy as np
 
 from holotype.clustering.k_curve import CountEstimate
-from holotype.config.schema import AUTO, NO, BackboneConfig
+from holotype.config.schema import AUTO, NO, BackboneConfig, DiscoverConfig
 from holotype.data import detections
 from holotype.data.bursts import SECONDS, SpreadLabels, count_units, find_bursts, spread_labels, with_groups
-from holotype.data.exif import ExifData
+from holotype.data.exif import NO_EXIF, ExifData, read_exif_all
 from holotype.data.load import check_trainable
 from holotype.data.table import Table
-from holotype.discovery.choose_k import choose_k, choose_long_tail
+from holotype.discovery.backbone_choice import BackboneChoice
+from holotype.discovery.choose_k import choose_k, choose_long_tail, sampled_count
 from holotype.discovery.collection import shown_names
-from holotype.discovery.edit_summary import check_images_left, unreadable_labels, visible_classes
+from holotype.discovery.constraints import Constraints, check_images_left, unreadable_labels, visible_classes
 from holotype.discovery.ensemble_training import (
     EnsembleOutcome,
     applicable_methods,
     clear_trainings,
     train_ensemble,
 )
-from holotype.discovery.exif_cache import ExifTable, load_exif_table
-from holotype.discovery.rounds import Round
+from holotype.discovery.plan import RoundPlan
+from holotype.discovery.rounds import StepTimer, round_folder
 from holotype.discovery.training_plan import (
     draw_sample,
     methods_of,
@@ -37,12 +41,12 @@ from holotype.discovery.training_plan import (
     spread_epochs,
 )
 from holotype.embeddings.extract import Embeddings
-from holotype.embeddings.store import embed_by_content, import_embeddings
+from holotype.embeddings.store import EmbeddingParts, embed_by_content, import_embeddings
 from holotype.errors import InputError
-from holotype.results.apply_edits import FOLLOWS_NOTE
+from holotype.results.apply_edits import FOLLOWS_NOTE, REJECTED_NOTE
 from holotype.results.describe import LABELLED as OF_BURST
 from holotype.results.describe import burst_text
-from holotype.results.discovery import RunFacts
+from holotype.results.discovery import Discovery, RunFacts
 from holotype.results.ensemble import methods_phrase
 from holotype.runs.assemble import RoundContext
 from holotype.runs.build import RunData, drop_unusable_cache, stages_of
@@ -52,6 +56,78 @@ from holotype.runs.resolve import default_experiment
 from holotype.runs.resources import ResourceCache
 from holotype.runs.run import finish_run
 from holotype.utils.device import Device, pick_device
+from holotype.utils.serialization import read_parquet_table, write_parquet
+from holotype.utils.text import plural
+
+
+@dataclass
+class Round:
+    """A round on its way from plan to categories."""
+
+    plan: RoundPlan
+    chosen: BackboneChoice
+    table: Table
+    """With the labels of edits; as the round goes on, with problems, bursts and the labels that they spread."""
+    number: int = 1
+    seeds: tuple[int, ...] = (0,)
+    """Of its trainings."""
+    embedded: EmbeddingParts | None = None
+    """Features that are there already, of these images and perhaps of many more."""
+    progress: bool = False
+    clock: StepTimer = field(default_factory=StepTimer)
+    columns: dict[str, np.ndarray] = field(default_factory=dict)
+    """(N,) what else is known of the images, for their table: from the heads of the files, for one."""
+    long_tail: bool = False
+    """Whether categories of very different sizes are expected."""
+    sizes: str = ""
+    """Why, in a sentence."""
+
+    @property
+    def config(self) -> DiscoverConfig:
+        return self.plan.config
+
+    @property
+    def folder(self) -> Path:
+        """Of the discovery: embeddings and the estimate of the number of categories serve all rounds."""
+        return self.plan.folder
+
+    @property
+    def own(self) -> Path:
+        """Folder of the round."""
+        return round_folder(self.folder, self.number)
+
+    @property
+    def given(self) -> Constraints:
+        """What edits say; the labels are in the table already."""
+        return self.plan.given
+
+    @property
+    def before(self) -> Discovery | None:
+        """The round before, as corrected."""
+        applied = self.plan.history.applied
+        return applied.discovery if applied else None
+
+    @cached_property
+    def out(self) -> np.ndarray:
+        """(N,) bool: images that people have rejected."""
+        return self.given.out(self.table)
+
+    @property
+    def corrected(self) -> bool:
+        """Have people corrected what was known before, so that its categories are as many as they left?"""
+        return self.before is not None and self.given.binds
+
+    @property
+    def active(self) -> Table:
+        """The table in which only those images are usable that the round is made of."""
+        problem = np.where(self.out & self.table.usable, REJECTED_NOTE, self.table.problem)
+        return self.table.with_problems(problem)
+
+    @property
+    def drawn(self) -> Table:
+        """`active` less the labels from edits: people picked those where something was wrong, and what is estimated
+        from labels supposes that they were drawn."""
+        return sampled_count(self.active, self.plan.table.label) if self.given.labels else self.active
 
 
 def find_round_bursts(
@@ -122,8 +198,7 @@ def _burst_lines(spread: SpreadLabels, how: str) -> list[str]:
     told = count_bursts(group[spread.table.usable])
     lines = [f"{told} ({how}); a burst counts once. --bursts no counts each image."]
     if n := len(spread.rows):
-        which = "1 frame takes" if n == 1 else f"{n:,} frames take"
-        lines.append(f"{which} the label of another frame of the same burst.")
+        lines.append(f"{plural(n, 'frame')} labelled like another frame of the same burst.")
     if spread.torn:
         lines.append(
             "Frames of one burst carry different labels, so its other frames take none: "
@@ -141,11 +216,11 @@ log = logging.getLogger(__name__)
 def run_round(round: Round) -> None:
     """Embed, count, train, place and describe; the round's folder holds what came out."""
     with round.clock.step("embedding"):
-        images, where = (round.table, round.digests, round.chosen.backbone), round.folder / "embeddings"
+        images, where = (round.table, round.plan.digests, round.chosen.backbone), round.folder / "embeddings"
         if round.embedded is not None:
             import_embeddings(round.embedded, *images, where, round.progress)
         embedded = embed_by_content(*images, Device.on(round.config.device), where, progress=round.progress)
-    shots = load_exif_table(round.folder, round.table, round.digests, round.progress)
+    shots = load_exif_table(round.folder, round.table, round.plan.digests, round.progress)
     apply_class_labels(round, embedded)
     load_exif(round, shots, embedded)
     check_images_left(round.table, round.given, round.folder)
@@ -164,9 +239,9 @@ def load_exif(round: Round, shots: ExifTable, embedded: Embeddings) -> None:
     if round.table.weight is not None:
         round.columns["weight"] = round.table.weights
     features, out = embedded.features, round.out
-    spread, lines = find_round_bursts(
-        round.table, round.config.bursts, shots.each, features, out, round.words
-    )
+    plan = round.plan
+    words = {*plan.table.known, *plan.seen.means}  # labels that images came with, whatever they mean
+    spread, lines = find_round_bursts(round.table, round.config.bursts, shots.each, features, out, words)
     round.table = spread.table
     note_alternative(embedded, spread.rows, OF_BURST)
     for line in (shots.words(), *lines):
@@ -235,7 +310,7 @@ def discover_categories(round: Round, embedded: Embeddings, k: int, count: Count
             title=table.name,
             root=table.root,
             round=round.number,
-            earlier_runs=round.earlier_runs,
+            earlier_runs=round.plan.history.runs,
             confirmed_labels=len(round.given.labels),
             seconds=round.clock.seconds,
             sizes=round.sizes,
@@ -243,14 +318,16 @@ def discover_categories(round: Round, embedded: Embeddings, k: int, count: Count
         )
         counted = count.as_dict() if count else None
         run_id = f"{uuid.uuid4().hex[:12]}-{round.number}"
-        given = round.given.names, round.taken, embedded.features
         told = RoundContext(
             run_id,
             about,
             counted,
             round.before,
-            round.withdrawn,
-            *given,
+            # a class whose labels were taken away, as of a heap, hands on its id only if edits have named it
+            round.plan.difference.classes_gone - round.given.names.keys(),
+            round.given.names,
+            round.plan.history.taken,
+            embedded.features,
             columns=round.columns,
             trainings=trained.trainings,
             table=table,
@@ -311,3 +388,82 @@ def plan_training(
     epochs = spread_epochs(plan.epochs, stages_of(experiment))
     experiment.train.epochs, experiment.train.batch_size = epochs, plan.batch_size
     return drop_unusable_cache(experiment)
+
+
+# -- what the heads of the files say --------------------------------------------------------------------
+
+EXIF_FILE = "shots.parquet"
+EXIF_COLUMNS = tuple(one.name for one in dataclasses.fields(ExifData))
+
+
+@dataclass(frozen=True)
+class ExifTable:
+    """Of the N images of a table."""
+
+    each: list[ExifData]
+
+    def columns(self) -> dict[str, np.ndarray]:
+        """The columns of a table of images of which anything is known: (N,) object text, (N,) float."""
+        found = {
+            "taken": np.array([shot.taken for shot in self.each], dtype=object),
+            "latitude": np.array([shot.latitude for shot in self.each], dtype=float),
+            "longitude": np.array([shot.longitude for shot in self.each], dtype=float),
+            "camera": np.array([shot.camera for shot in self.each], dtype=object),
+        }
+        return {name: values for name, values in found.items() if _has_facts(values)}
+
+    def words(self) -> str:
+        """In one line, "" where no head says anything."""
+        times = sorted(shot.taken for shot in self.each if shot.taken)
+        placed = sum(shot.latitude == shot.latitude for shot in self.each)
+        cameras = [shot.camera for shot in self.each if shot.camera]
+        different = len(set(cameras))
+        facts = {
+            "when": len(times),
+            "where": placed,
+            f"with which of {different:,} cameras" if different > 1 else "with which camera": len(cameras),
+        }
+        parts = [f"{what} {number:,} were" for what, number in facts.items() if number]
+        if not parts:
+            return ""
+        parts[0] = parts[0].removesuffix(" were") + f" of {len(self.each):,} images were taken"
+        if times:
+            parts[0] += f" ({times[0][:10]} to {times[-1][:10]})"
+        return f"The files say {', '.join(parts)}."
+
+
+def _has_facts(values: np.ndarray) -> bool:
+    return bool(np.isfinite(values).any() if values.dtype == float else (values != "").any())
+
+
+def load_exif_table(folder: Path, table: Table, digest: Sequence[str], progress: bool = False) -> ExifTable:
+    """Read the heads of the images whose content is new, and keep what they say. digest: (N,) (data/hashing.py)."""
+    known = _read_exif_file(folder)
+    new = [row for row, own in enumerate(digest) if own not in known]
+    found = dict(zip(new, read_exif_all([str(table.path[row]) for row in new], progress), strict=True))
+    fresh = {digest[row]: shot for row, shot in found.items() if digest[row]}
+    if fresh:
+        _write_exif_file(folder, known | fresh)
+    each = [found[row] if row in found else known[own] for row, own in enumerate(digest)]
+    return ExifTable(each or [NO_EXIF] * len(table))
+
+
+def _read_exif_file(folder: Path) -> dict[str, ExifData]:
+    """By digest; nothing where it cannot be read, since it is all in the files."""
+    if not (folder / EXIF_FILE).is_file():
+        return {}
+    try:
+        table = read_parquet_table(folder / EXIF_FILE)
+        rows = zip(*(table[name].to_pylist() for name in EXIF_COLUMNS), strict=True)
+        return {own: ExifData(*row) for own, row in zip(table["digest"].to_pylist(), rows, strict=True)}
+    except (OSError, ValueError, KeyError, TypeError):
+        log.warning(f"{folder / EXIF_FILE} cannot be read, and is made again.")
+        return {}
+
+
+def _write_exif_file(folder: Path, shots: dict[str, ExifData]) -> None:
+    import pyarrow as pa
+
+    rows = zip(*(dataclasses.astuple(shot) for shot in shots.values()), strict=True)
+    columns = {"digest": list(shots), **dict(zip(EXIF_COLUMNS, rows, strict=True))}
+    write_parquet(folder / EXIF_FILE, pa.table({name: pa.array(values) for name, values in columns.items()}))

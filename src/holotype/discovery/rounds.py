@@ -1,7 +1,7 @@
 """Rounds of a discovery: inputs, results and edits of each.
 
 RUN/rounds/1/       the first round: a run folder like any other, before any edit, with labels.json, rejected.json,
-                    collection.parquet and begun.json, which say what it was begun with; in corrected/ what it found as
+                    collection.parquet and round.json, which say what it was begun with; in corrected/ what it found as
                     people had corrected it when the next one began
 RUN/edits.csv       the log of edits of all rounds, append-only
 RUN/discovery.json  what the last round found with the edits of that round applied
@@ -19,35 +19,34 @@ import shutil
 import time
 from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from pathlib import Path
 
-import numpy as np
-
-from holotype.config.schema import DiscoverConfig
 from holotype.data.paths import relative
-from holotype.data.table import Table
-from holotype.discovery.backbone_choice import BackboneChoice
 from holotype.discovery.collection import COLLECTION_FILE as SEEN
 from holotype.discovery.collection import Collection, read_collection
-from holotype.discovery.constraints import Constraints
-from holotype.discovery.corrected_k import sampled_count
-from holotype.discovery.edit_summary import EditSummary, unreported
-from holotype.discovery.relocate import read_path_map, read_previous_paths, resolve_edit_paths, write_path_map
-from holotype.discovery.round_config import RoundConfig, read_round_config
-from holotype.embeddings.store import EmbeddingParts
+from holotype.discovery.constraints import (
+    LABELS_FILE,
+    REJECTED_FILE,
+    Constraints,
+    EditSummary,
+    read_constraints,
+    unreported,
+)
+from holotype.discovery.relocate import read_previous_paths, resolve_edit_paths
 from holotype.errors import InputError, Stopped, signal_of
 from holotype.models.weights_io import weights_digest
-from holotype.results.apply_edits import REJECTED_NOTE, AppliedEdits, apply_edits
+from holotype.results.apply_edits import AppliedEdits, apply_edits
 from holotype.results.describe import renamed_categories
 from holotype.results.discovery import DISCOVERY_FILE as DISCOVERY
-from holotype.results.discovery import FEATURES, Discovery, checked_features
-from holotype.results.edits import Edit, append_edits, new_edits, read_edits, read_log
+from holotype.results.discovery import Discovery
+from holotype.results.edits import Edit, new_edits, read_edits, read_log
+from holotype.results.features import FEATURES, checked_features
 from holotype.runs.model_io import MODEL_CONFIG_FILE as MODEL
 from holotype.runs.model_io import MODEL_WEIGHTS_FILE
-from holotype.runs.record import SCORES_FILE, RunFolder
+from holotype.runs.run_folder import SCORES_FILE, RunFolder
 from holotype.utils.atomic import OWN_SUFFIX, atomic_write
 from holotype.utils.heartbeat import update_heartbeat
+from holotype.utils.text import plural
 
 
 class StepTimer:
@@ -70,73 +69,6 @@ class StepTimer:
         self.seconds[name] = round(self.seconds.get(name, 0.0) + time.monotonic() - started, 1)
 
 
-@dataclass
-class Round:
-    """One way from a table to categories."""
-
-    table: Table
-    config: DiscoverConfig
-    chosen: BackboneChoice
-    folder: Path
-    """Of the discovery: embeddings and the estimate of the number of categories serve all rounds."""
-    own: Path
-    """Of the round."""
-    number: int
-    seeds: tuple[int, ...] = (0,)
-    """Of its trainings."""
-    before: Discovery | None = None
-    """What was known before, with edits."""
-    withdrawn: frozenset[str] = frozenset()
-    """Classes of then whose labels were taken away, as of a heap that was named, and that nobody has named by edits."""
-    earlier_runs: tuple[str, ...] = ()
-    given: Constraints = field(default_factory=Constraints)
-    """What edits say; the labels are in the table already."""
-    came: np.ndarray | None = None
-    """(N,) the labels that images came with, where those of the table are others."""
-    taken: frozenset[str] = frozenset()
-    """Ids and names of the categories of the rounds before."""
-    words: frozenset[str] = frozenset()
-    """Labels that images came with, whatever they mean and edits have made of them: folders of these names."""
-    digests: tuple[str, ...] = ()
-    """(N,) of the contents of the images (data/hashing.py)."""
-    columns: dict[str, np.ndarray] = field(default_factory=dict)
-    """(N,) what else is known of the images, for their table: from the heads of the files, for one."""
-    embedded: EmbeddingParts | None = None
-    """Features that are there already, of these images and perhaps of many more."""
-    progress: bool = False
-    clock: StepTimer = field(default_factory=StepTimer)
-    long_tail: bool = False
-    """Whether categories of very different sizes are expected."""
-    sizes: str = ""
-    """Why, in a sentence."""
-
-    @cached_property
-    def out(self) -> np.ndarray:
-        """(N,) bool: images that people have rejected."""
-        return self.given.out(self.table)
-
-    @property
-    def corrected(self) -> bool:
-        """Have people corrected what was known before, so that its categories are as many as they left?"""
-        return self.before is not None and self.given.binds
-
-    @property
-    def active(self) -> Table:
-        """The table in which only those images are usable that the round is made of."""
-        problem = np.where(self.out & self.table.usable, REJECTED_NOTE, self.table.problem)
-        return self.table.with_problems(problem)
-
-    @property
-    def drawn(self) -> Table:
-        """`active` less the labels from edits: people picked those where something was wrong, and what is estimated
-        from labels supposes that they were drawn."""
-        return self.active if self.came is None else sampled_count(self.active, self.came)
-
-
-LABELS_FILE = "labels.json"
-"""Of a round: the labels that edits had given before it was trained, by path from the root."""
-REJECTED_FILE = "rejected.json"
-"""Of a round: the images that edits keep out of it, by path from the root."""
 CORRECTED_FOLDER = "corrected"
 """Folder in that of a round: what it found with the edits that there were when the next one began."""
 
@@ -172,86 +104,13 @@ def last_round(folder: Path) -> int:
     return max(finished_rounds(folder), default=0)
 
 
-@dataclass(frozen=True)
-class RoundFiles:
-    """All that a round is begun with."""
-
-    given: Constraints
-    seen: Collection
-    asked: RoundConfig
-
-    def save(self, to: Path) -> None:
-        """begun.json comes last: what has none was stopped on its way."""
-        for name, content in ((LABELS_FILE, self.given.labels), (REJECTED_FILE, sorted(self.given.rejected))):
-            write_path_map(to / name, content)
-        self.seen.save(to)
-        self.asked.save(to)
-
-    def is_that_of(self, own: Path) -> bool:
-        """Does the round in the folder `own` train on the very same? The name of a category changes nothing."""
-        try:
-            given, seen, asked = _inputs_in(own), read_collection(own), read_round_config(own)
-        except InputError:  # stopped before all of it was written
-            return False
-        same = (given.labels, given.rejected) == (self.given.labels, self.given.rejected)
-        if not same or asked is None or seen is None:
-            return False
-        return self.asked == asked and _is_trained(seen) == _is_trained(self.seen)
-
-
-def _is_trained(seen: Collection) -> list[tuple[str, str, str]]:
-    """What training sees of the images, in their order."""
-    return [(path, one.digest or one.stamp, one.label) for path, one in seen.here.items()]
-
-
-def next_number(folder: Path, begun: RoundFiles) -> int:
-    """Of a round that would be begun with this: that of the last one where it was stopped, or else a new one."""
-    number = max(started_rounds(folder), default=0)
-    own, stopped = round_folder(folder, number), number > last_round(folder)
-    if stopped and (begun.is_that_of(own) or _is_incomplete(own)):
-        return number
-    return number + 1
-
-
-def _is_incomplete(own: Path) -> bool:
+def is_incomplete(own: Path) -> bool:
     """Was a round stopped before all was written that it was begun with? Nothing was trained, and it is begun anew."""
-    return {path.name for path in own.iterdir() if not OWN_SUFFIX.fullmatch(path.name)} <= {
-        LABELS_FILE,
-        REJECTED_FILE,
-        SEEN,
-    }
-
-
-def start_round(folder: Path, begun: RoundFiles) -> int:
-    """Begin a round with this, or go on with the one that was; its number."""
-    number = next_number(folder, begun)
-    own = round_folder(folder, number)
-    if not begun.is_that_of(own):
-        begun.save(own)
-    return number
-
-
-def inputs_of(folder: Path, number: int) -> Constraints:
-    """Labels and rejected images that a round was begun with."""
-    return _inputs_in(round_folder(folder, number))
-
-
-def _inputs_in(own: Path) -> Constraints:
-    labels, rejected = (
-        read_path_map(own / LABELS_FILE, dict[str, str]),
-        read_path_map(own / REJECTED_FILE, list[str]),
-    )
-    return Constraints(labels=labels, rejected=frozenset(rejected))
+    names = {path.name for path in own.iterdir() if not OWN_SUFFIX.fullmatch(path.name)}
+    return names <= {LABELS_FILE, REJECTED_FILE, SEEN}
 
 
 # -- what is known before a round ---------------------------------------------------------------------------
-
-
-def add_edits(folder: Path, file: Path) -> None:
-    """Add a file of edits to the log; edits of another run are refused."""
-    edits = edits_in(folder, file)
-    new = append_edits(folder, edits)
-    log.info(f"{file}: {count_edits(len(edits), len(new))}.")
 
 
 def edits_in(folder: Path, file: Path) -> list[Edit]:
@@ -272,7 +131,7 @@ def resolved_edits(folder: Path, edits: Sequence[Edit]) -> list[Edit]:
 
 def count_edits(edits: int, new: int) -> str:
     """Of a file of edits: how many it holds, and whether they are in the log already."""
-    words = f"{edits:,} {'edit' if edits == 1 else 'edits'}"
+    words = plural(edits, "edit")
     if edits and not new:
         return f"{words}, applied already"
     return words if edits == new else f"{words}, {new:,} of them new and the others applied already"
@@ -287,8 +146,6 @@ class EditHistory:
 
     given: Constraints = field(default_factory=Constraints)
     """For the next round."""
-    before: Constraints = field(default_factory=Constraints)
-    """The same without the edits of the last round."""
     account: EditSummary = field(default_factory=EditSummary)
     applied: AppliedEdits | None = None
     """The last round with its edits; None where no round has come to its end."""
@@ -308,11 +165,6 @@ class EditHistory:
             [problem for problem in self.applied.problems if problem not in left] if self.applied else []
         )
         return [*account.told(number, self.given, here), *remarks]
-
-    def told_by(self, seen: Collection | None, labels: Mapping[str, str]) -> EditHistory:
-        """With what the images of a round came with. labels: of today."""
-        other = {path for path, one in seen.images.items() if one.relabelled} if seen else set()
-        return self.without(self.overruled(other, labels))
 
     def overruled(self, other: Set[str], labels: Mapping[str, str]) -> set[str]:
         """Of the images `other`, which came with another label after edits of them: those whose label is newer still.
@@ -344,7 +196,6 @@ class EditHistory:
         categories = (*found.categories, *applied.discovery.categories)
         return EditHistory(
             given=self.given.after(found, applied, seen),
-            before=self.given,
             account=replace(
                 self.account,
                 applied=[*self.account.applied, *done],
@@ -370,7 +221,8 @@ def replay_edits(
     for number in numbers:
         found = Discovery.load(round_folder(folder, number))
         seen = read_collection(round_folder(folder, number))
-        played = played.told_by(seen, labels)
+        relabelled = {path for path, entry in seen.images.items() if entry.relabelled} if seen else set()
+        played = played.without(played.overruled(relabelled, labels))
         own = [edit for edit in edits if edit.run_id == found.run_id]
         if number == numbers[-1]:  # it answers for edits of runs that nobody has heard of
             own = [edit for edit in edits if edit.run_id not in played.runs]
@@ -390,11 +242,9 @@ def pending_edits(folder: Path) -> tuple[int, int]:
     number = last_round(folder)
     if not number:
         return 0, 0
-    now, last = replay_edits(folder).given, inputs_of(folder, number)
-    labels = now.labels.items() ^ last.labels.items()
-    return len({path for path, _ in labels} - (now.rejected ^ last.rejected)), len(
-        now.rejected ^ last.rejected
-    )
+    now, last = replay_edits(folder).given, read_constraints(round_folder(folder, number))
+    labels, rejected = now.labels.items() ^ last.labels.items(), now.rejected ^ last.rejected
+    return len({path for path, _ in labels} - rejected), len(rejected)
 
 
 SHARED_FILES = (MODEL_WEIGHTS_FILE, MODEL, FEATURES, "provenance.json", SCORES_FILE)
@@ -434,10 +284,6 @@ def _link(source: Path, target: Path) -> None:
         beside.unlink(missing_ok=True)
         os.link(source, beside)
     except OSError:  # another disk, or one without hard links
-
-        def copy(part: Path) -> None:
-            shutil.copyfile(source, part)
-
-        atomic_write(target, copy)
+        atomic_write(target, lambda part: shutil.copyfile(source, part))
     else:
         os.replace(beside, target)

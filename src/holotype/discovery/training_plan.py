@@ -1,19 +1,23 @@
-"""Training plan of a discovery: sample, steps, batch size, cached views, methods."""
+"""Settings of a round: what the device fills in, sample, steps, batch size, cached views, methods."""
 
 from __future__ import annotations
 
+import hashlib
 import math
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from holotype.config.schema import DiscoverConfig
+from holotype.config.schema import NO, DiscoverConfig
 from holotype.data.bursts import burst_units, first_frames
 from holotype.data.table import Table
 from holotype.methods import Stage, find_method
 from holotype.utils.device import pick_device
+from holotype.utils.serialization import FileSchema, to_dict
 
 DEFAULT_STEPS = {"cpu": 1_000}
 """Training steps, unless told: minutes on a CPU."""
@@ -119,3 +123,70 @@ def draw_sample(table: Table, limit: int, seed: int) -> np.ndarray:
             wanted = max(wanted, min(MIN_LABELLED_KEPT, len(rows)))
         drawn.append(generator.choice(rows, wanted, replace=False))
     return np.sort(np.concatenate(drawn))
+
+
+# -- stored in the folder of a round --------------------------------------------------------------------
+
+ROUND_FILE = "round.json"
+ROUND_SCHEMA = FileSchema(2, "restore it from a copy, or run holotype discover with another --out")
+
+
+@dataclass(frozen=True)
+class RoundConfig:
+    """Settings of a round."""
+
+    settings: dict[str, Any]
+    """As a person gave them; None where the device decides."""
+    taken: dict[str, Any]
+    """The same with what the device decides."""
+    device: str = ""
+    title: str = ""
+    """What the collection is called."""
+    groups: str = ""
+    """Digest of the bursts that people have told (`told_groups`), "" = none."""
+
+    @classmethod
+    def of(cls, config: DiscoverConfig, title: str, groups: str = "") -> RoundConfig:
+        taken = resolve_settings(config)
+        settings = {name: getattr(config, name) for name in taken}
+        return cls(settings, taken, pick_device(config.device), title, "" if config.bursts == NO else groups)
+
+    def others(self, before: RoundConfig) -> list[str]:
+        """What was asked for otherwise than before: --k 12 (was 10). Where only the device has changed: nothing."""
+        settings = [
+            f"{_flag_name(name, value)} (was {_shown_value(before.settings.get(name))})"
+            for name, value in self.settings.items()
+            if value != before.settings.get(name) and self.taken[name] != before.taken.get(name)
+        ]
+        if self.taken["bursts"] == NO or before.taken.get("bursts") == NO:
+            return settings  # nobody has asked for groups, or that is said already
+        return [*settings, *(["other groups"] if self.groups != before.groups else [])]
+
+    def save(self, folder: Path) -> None:
+        ROUND_SCHEMA.write(folder / ROUND_FILE, to_dict(self))
+
+
+def stated_groups(table: Table, digests: Sequence[str]) -> str:
+    """A digest of which images people have put into groups, "" where there are none; whatever the groups and the files
+    are called. digests: (N,) of the contents of the images."""
+    if table.group is None:
+        return ""
+    frames: dict[str, list[str]] = defaultdict(list)
+    for name, digest in zip(table.group, digests, strict=True):
+        frames[name].append(digest)
+    told = sorted(sorted(group) for name, group in frames.items() if name and len(group) > 1)
+    return hashlib.sha256(repr(told).encode()).hexdigest()[:16] if told else ""
+
+
+def read_round_config(folder: Path) -> RoundConfig | None:
+    """Of the round in `folder`; None where it was stopped before that was written."""
+    file = folder / ROUND_FILE
+    return ROUND_SCHEMA.make(file, RoundConfig) if file.is_file() else None
+
+
+def _flag_name(name: str, value: Any) -> str:
+    return f"--{name.replace('_', '-')} {_shown_value(value)}"
+
+
+def _shown_value(value: Any) -> str:
+    return "as usual" if value is None else f"{value}"
