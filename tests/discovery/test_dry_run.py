@@ -33,7 +33,7 @@ from holotype.discovery.plan import plan_round
 from holotype.discovery.round_runner import Round
 from holotype.errors import InputError
 from holotype.models.backbone import load_backbone
-from holotype.models.speed import fastest_pass
+from holotype.models.zoo import fastest_pass
 from holotype.results.discovery import Discovery
 from holotype.results.edits import Edit, edits_csv, read_log
 from holotype.utils.device import Device

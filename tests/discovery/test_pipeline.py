@@ -23,7 +23,7 @@ from holotype.report.page_data import read_scores
 from holotype.results.discovery import IMAGE_TABLE_COLUMNS, Discovery
 from holotype.results.edits import Edit, edits_csv
 from holotype.runs.model_io import load_model
-from holotype.runs.run_folder import PER_CLASS_FILE, RunFolder
+from holotype.runs.record import PER_CLASS_FILE, RunFolder
 from holotype.training.checkpoint import save_checkpoint
 from holotype.utils.locks import lock_folder
 from holotype.utils.serialization import read_json

@@ -40,10 +40,9 @@ from holotype.discovery.rounds import (
 )
 from holotype.discovery.training_plan import RoundConfig
 from holotype.errors import InputError, Interrupted, Stopped
-from holotype.results.discovery import Discovery
+from holotype.results.discovery import FEATURES, Discovery, write_features
 from holotype.results.edits import Edit, append_edits, edits_csv
-from holotype.results.features import FEATURES, write_features
-from holotype.runs.run_folder import RunFolder
+from holotype.runs.record import RunFolder
 from tests.discovery.made_round import PATHS, edits_file, made_discovery, with_edits
 from tests.torture.mutate import flipped
 

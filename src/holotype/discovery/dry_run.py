@@ -38,10 +38,10 @@ from holotype.discovery.training_plan import VIEWS_OF_A_STEP, methods_of, plan_l
 from holotype.errors import InputError
 from holotype.models.backbone import Backbone
 from holotype.models.heads import Projector
-from holotype.models.speed import fastest_pass
 from holotype.models.token_cache import CacheViews
+from holotype.models.zoo import fastest_pass
 from holotype.results.ensemble import votes_in_words
-from holotype.runs.cache_policy import effective_views, stages_of
+from holotype.runs.build import effective_views, stages_of
 from holotype.runs.resolve import default_experiment
 from holotype.training.encoder import Encoder
 from holotype.utils.device import Device

@@ -38,12 +38,11 @@ from holotype.models.weights_io import weights_digest
 from holotype.results.apply_edits import AppliedEdits, apply_edits
 from holotype.results.describe import renamed_categories
 from holotype.results.discovery import DISCOVERY_FILE as DISCOVERY
-from holotype.results.discovery import Discovery
+from holotype.results.discovery import FEATURES, Discovery, checked_features
 from holotype.results.edits import Edit, new_edits, read_edits, read_log
-from holotype.results.features import FEATURES, checked_features
 from holotype.runs.model_io import MODEL_CONFIG_FILE as MODEL
 from holotype.runs.model_io import MODEL_WEIGHTS_FILE
-from holotype.runs.run_folder import SCORES_FILE, RunFolder
+from holotype.runs.record import SCORES_FILE, RunFolder
 from holotype.utils.atomic import OWN_SUFFIX, atomic_write
 from holotype.utils.heartbeat import update_heartbeat
 from holotype.utils.text import plural
