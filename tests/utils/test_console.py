@@ -9,7 +9,8 @@ from types import ModuleType, SimpleNamespace
 import pytest
 
 from holotype.utils import console
-from holotype.utils.console import PlainBar, console_options, format_duration, progress_bar
+from holotype.utils.console import PlainBar, console_options, progress_bar
+from holotype.utils.text import format_duration
 
 
 @pytest.fixture
@@ -104,3 +105,4 @@ def test_a_terminal_has_a_bar_with_colours_or_without(monkeypatch, no_color: boo
 
 def test_time_left_in_words() -> None:
     assert [format_duration(s) for s in (40.2, 720, 12_000)] == ["40 s", "12 min", "3 h 20 min"]
+    assert [format_duration(s) for s in (3e5, float("nan"))] == ["3 days", "an unknown time"]

@@ -6,7 +6,6 @@ it needs. The flags of FLAGS go with every command and are taken off here; EXIT_
 
 from __future__ import annotations
 
-import difflib
 import importlib
 import logging
 import os
@@ -17,6 +16,7 @@ from holotype import __version__
 from holotype.errors import InputError, Stopped, signal_of
 from holotype.utils.console import best_effort_streams, console_options, plain_characters
 from holotype.utils.signals import interrupting, last_signal
+from holotype.utils.text import did_you_mean
 
 DONE, FAULT, BAD_INPUT, NOT_WELL, STOPPED = 0, 1, 2, 3, 128
 """The last one and the number of the signal."""
@@ -132,8 +132,7 @@ def _dispatch(words: list[str], asked: set[str]) -> int:
         print(f"holotype {__version__}")
         return DONE
     if name not in COMMANDS:
-        close = difflib.get_close_matches(name, COMMANDS, n=1)
-        hint = f"did you mean {close[0]}?" if close else "holotype --help lists those there are."
+        hint = did_you_mean(name, COMMANDS, "holotype --help lists those there are.")
         raise InputError(f"There is no command {name!r}; {hint}")
     from holotype.cli.common import code_allowed, logged_to_stderr
     from holotype.methods.registry import allow_code

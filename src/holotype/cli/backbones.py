@@ -6,10 +6,12 @@ import json
 import shutil
 import textwrap
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
-from holotype.cli.common import Parser, device_name, echo
+from holotype.cli.common import Dir, Parser, echo
+from holotype.config.types import DeviceName
 from holotype.errors import InputError
 from holotype.models.licences import has_conditions
 from holotype.models.zoo import RECOMMENDED, USES, RecommendedBackbone
@@ -33,55 +35,53 @@ class SpeedRow(NamedTuple):
     milliseconds: float
 
 
+@dataclass
+class BackbonesOptions:
+    """List backbones for each kind of image, with size, licence, pixels and speed; or, with fetch NAME, download one
+    into a single file for a machine without a network."""
+
+    use: Annotated[str, "[USE]"] | None = None
+    """Kind of images (default: all), or fetch."""
+    name: Annotated[str, "[NAME]"] | None = None
+    """With fetch: timm's name, hf-hub:ORGANISATION/REPOSITORY, or a list's name for its first choice."""
+    to: Dir | None = None
+    """With fetch: folder for the file (default: this one)."""
+    measure: bool = False
+    """Measure the speed on this machine, with random weights (half a minute; nothing is downloaded)."""
+    device: DeviceName = "auto"
+    """Where to measure."""
+
+
+def make_parser() -> Parser:
+    return Parser("backbones", BackbonesOptions)
+
+
 def command(argv: Sequence[str]) -> int:
-    given = make_parser().parse_args(argv)
-    if given.use == FETCH:
-        return download_command(given.name, given.to, given.measure)
-    if given.name is not None or given.to is not None:
+    options: BackbonesOptions = make_parser().parse_args(argv)
+    if options.use == FETCH:
+        return download_command(options)
+    if options.name is not None or options.to is not None:
         raise InputError(f"A name and --to belong to fetch; write holotype backbones {FETCH} NAME --to DIR.")
-    if given.use is not None and given.use not in USES:
-        raise InputError(f"There is no list for {given.use!r}; the lists are {', '.join(USES)}.")
-    uses = [given.use] if given.use else list(USES)
-    wanted = {one for use in uses for one in RECOMMENDED[use]}
-    speeds, source = measured_speed(wanted, given.device) if given.measure else recorded_speeds()
+    if options.use is not None and options.use not in USES:
+        raise InputError(f"There is no list for {options.use!r}; the lists are {', '.join(USES)}.")
+    uses = [options.use] if options.use else list(USES)
+    wanted = {backbone for use in uses for backbone in RECOMMENDED[use]}
+    speeds, source = measured_speed(wanted, options.device) if options.measure else recorded_speeds()
     echo("\n".join(backbones_text(uses, speeds, source)))
     return 0
 
 
-def make_parser() -> Parser:
-    parser = Parser(
-        prog="holotype backbones",
-        description="List backbones for each kind of image, with size, licence, pixels and speed; or, with fetch NAME, "
-        "download one into a single file for a machine without a network.",
-    )
-    parser.add_argument("use", metavar="USE", nargs="?", help=f"{', '.join(USES)} (default: all), or {FETCH}")
-    parser.add_argument(
-        "name",
-        metavar="NAME",
-        nargs="?",
-        help=f"with {FETCH}: timm's name, hf-hub:ORGANISATION/REPOSITORY, or a list's name for its first choice",
-    )
-    parser.add_argument("--to", metavar="DIR", help=f"with {FETCH}: folder for the file (default: this one)")
-    parser.add_argument(
-        "--measure",
-        action="store_true",
-        help="measure the speed on this machine, with random weights (half a minute; nothing is downloaded)",
-    )
-    parser.add_argument("--device", metavar="NAME", type=device_name, default="auto", help="where to measure")
-    return parser
-
-
-def download_command(name: str | None, folder: str | None, measure: bool) -> int:
+def download_command(options: BackbonesOptions) -> int:
     """Write one .safetensors file that --backbone takes anywhere."""
-    if name is None:
+    if options.name is None:
         raise InputError(f"{FETCH} needs a name; write holotype backbones {FETCH} NAME --to DIR.")
-    if measure:
+    if options.measure:
         raise InputError(f"--measure belongs to the lists; leave it out of {FETCH}.")
     from holotype.models.hub import download_backbone
     from holotype.models.licences import licence_text
-    from holotype.utils.memory import format_bytes
+    from holotype.utils.text import format_bytes
 
-    done = download_backbone(name, Path(folder or "."))
+    done = download_backbone(options.name, options.to or Path())
     tags = done.tags
     echo(licence_text(tags["source"], tags["license"]))
     echo(f"{done.file}: {format_bytes(done.nbytes)}, {tags['timm']}, {tags['image_size']} pixels.")

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated
 
-from holotype.cli.common import Parser, echo, is_rank0_output, typed_argument
-from holotype.cli.embed import ImageSource, add_image_flags, embed_source, read_source
+from holotype.cli.common import Dir, Parser, echo, is_rank0_output
+from holotype.cli.embed import ImageOptions, ImageSource, embed_source, read_source
 from holotype.config.types import Count, Seed
 from holotype.utils.atomic import clean_partial_tree, refuse_links
 from holotype.utils.locks import lock_folder
@@ -22,74 +23,67 @@ WIDTH = 30
 """Characters of the longest bar of the curve."""
 
 
+@dataclass(kw_only=True)
+class EstimateOptions(ImageOptions):
+    """Estimate how many categories there are, known ones included: a range, with its curve. Labels of at least two
+    classes make it much better."""
+
+    k_max: Annotated[Count, "N"] | None = None
+    """Largest number to consider (default: two images in each, and at most the larger of 1,000 and twice the known
+    classes)."""
+    seed: Annotated[Seed, "N"] = 0
+    """Seed of k-means."""
+    out: Dir | None = None
+    """Folder for embeddings and count.json (default: runs/NAME-estimate-k)."""
+
+
+def make_parser() -> Parser:
+    return Parser("estimate-k", EstimateOptions)
+
+
 def command(argv: Sequence[str]) -> int:
-    given = make_parser().parse_args(argv)
-    collection = read_source(given)
-    folder = Path(given.out) if given.out else Path("runs") / f"{collection.name}-estimate-k"
+    options: EstimateOptions = make_parser().parse_args(argv)
+    collection = read_source(options)
+    folder = options.out or Path("runs") / f"{collection.name}-estimate-k"
     with lock_folder(folder):
         refuse_links(folder)
         clean_partial_tree(folder)
-        embedded, digest = embed_source(collection.table, given, folder / "embeddings")
+        embedded, digest = embed_source(collection.table, options, folder / "embeddings")
         table = collection.table.with_problems(embedded.problem)
-        estimate = _estimate(table, embedded, given)
-        path = _write(folder, estimate, table, digest, given)
+        estimate = _estimate(table, embedded, options)
+        path = _write(folder, estimate, table, digest, options)
     if is_rank0_output():
         echo(estimate_summary(estimate, collection))
         echo(f"The curve as numbers: {path}")
     return 0
 
 
-def make_parser() -> Parser:
-    parser = Parser(
-        prog="holotype estimate-k",
-        description="Estimate how many categories there are, known ones included: a range, with its curve. Labels of "
-        "at least two classes make it much better.",
-    )
-    add_image_flags(parser)
-    parser.add_argument(
-        "--k-max",
-        type=typed_argument("--k-max", Count),
-        metavar="N",
-        help="largest number to consider, at least 1 (default: two images in each, and at most the larger of 1,000 and "
-        "twice the known classes)",
-    )
-    parser.add_argument(
-        "--seed",
-        type=typed_argument("--seed", Seed),
-        default=0,
-        metavar="N",
-        help="seed of k-means, at least 0 and below 2**63 (default: 0)",
-    )
-    parser.add_argument(
-        "--out", metavar="DIR", help="folder for embeddings and count.json (default: runs/NAME-estimate-k)"
-    )
-    return parser
-
-
-def _estimate(table: Table, embedded: Embeddings, given: Any) -> CountEstimate:
+def _estimate(table: Table, embedded: Embeddings, options: EstimateOptions) -> CountEstimate:
     from holotype.clustering.estimate_k import estimate_table
     from holotype.errors import InputError
 
     if not table.usable.any():
         raise InputError(
-            f"None of the {len(table):,} images of {given.images} can be read ({table.problem[0]}); check the files."
+            f"None of the {len(table):,} images of {options.images} can be read ({table.problem[0]}); check the files."
         )
     return estimate_table(
         table,
         embedded.features,
-        given.device,
-        k_max=given.k_max,
-        seed=given.seed,
-        progress=not given.no_progress,
+        options.device,
+        k_max=options.k_max,
+        seed=options.seed,
+        progress=not options.no_progress,
     )
 
 
-def _write(folder: Path, estimate: CountEstimate, table: Table, digest: str, given: Any) -> Path:
+def _write(
+    folder: Path, estimate: CountEstimate, table: Table, digest: str, options: EstimateOptions
+) -> Path:
     """count.json as `discover` writes and reads it."""
     from holotype.clustering.estimate_k import count_key, write_count
 
     path = folder / "count.json"
-    write_count(path, estimate, count_key(table, digest, given.seed, given.k_max))
+    write_count(path, estimate, count_key(table, digest, options.seed, options.k_max))
     return path
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import shutil
 import textwrap
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Any
 
 from holotype.cli.common import Parser, echo
 
@@ -21,27 +22,25 @@ METHODS_FOOT = (
 )
 
 
-def command(argv: Sequence[str]) -> int:
-    given = make_parser().parse_args(argv)
-    from holotype.runs.method_info import method_info
+@dataclass
+class MethodsOptions:
+    """List the methods, or print the card of one: what it computes, its settings, where it differs from its
+    publication, and its published scores."""
 
-    echo(methods_text() if given.name is None else card_text(method_info(given.name)))
-    return 0
+    name: Annotated[str, "[NAME]"] | None = None
+    """A method of the list, or one of your own as package.module:Class."""
 
 
 def make_parser() -> Parser:
-    parser = Parser(
-        prog="holotype methods",
-        description="List the methods, or print the card of one: what it computes, its settings, where it differs from "
-        "its publication, and its published scores.",
-    )
-    parser.add_argument(
-        "name",
-        metavar="NAME",
-        nargs="?",
-        help="a method of the list, or one of your own as package.module:Class",
-    )
-    return parser
+    return Parser("methods", MethodsOptions)
+
+
+def command(argv: Sequence[str]) -> int:
+    options: MethodsOptions = make_parser().parse_args(argv)
+    from holotype.runs.method_info import method_info
+
+    echo(methods_text() if options.name is None else card_text(method_info(options.name)))
+    return 0
 
 
 def methods_text() -> str:

@@ -19,6 +19,8 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Literal
 
+from holotype.utils.text import format_duration
+
 if TYPE_CHECKING:
     from rich.console import Console
 
@@ -153,14 +155,6 @@ class PlainBar:
             self._cell = display({"text/plain": text}, raw=True, display_id=True)
         else:
             self._cell.update({"text/plain": text}, raw=True)
-
-
-def format_duration(seconds: float) -> str:
-    """40 s, 12 min, 3 h 20 min."""
-    if seconds < 100:
-        return f"{seconds:.0f} s"
-    minutes = round(seconds / 60)
-    return f"{minutes} min" if minutes < 100 else f"{minutes // 60} h {minutes % 60} min"
 
 
 class BestEffortStream:

@@ -1,4 +1,4 @@
-"""Text helpers: suggestions for misspelt names."""
+"""Text helpers: counts, lists, sizes and durations in words, and suggestions for misspelt names."""
 
 from __future__ import annotations
 
@@ -12,20 +12,59 @@ MAX_SUGGESTIONS = 5000
 """Names of a folder that are looked at: a person who mistypes one of a million images is not helped in time."""
 
 
-def suggest(name: str, there: Iterable[str]) -> str:
-    """` (did you mean photos?)`; nothing where no name is close."""
-    close = difflib.get_close_matches(name, list(there), n=1)
-    return f" (did you mean {close[0]}?)" if close else ""
+def plural(n: int, one: str, more: str = "") -> str:
+    """Return a count with its noun: 1 edit, 2,000 edits, 3 categories."""
+    return f"{n:,} {one if n == 1 else more or one + 's'}"
+
+
+def join_or(names: Iterable[str]) -> str:
+    """Return `a, b or c`."""
+    *parts, last = names
+    return f"{', '.join(parts)} or {last}" if parts else last
+
+
+def format_duration(seconds: float) -> str:
+    """Return 40 s, 12 min, 3 h 20 min, 5 days."""
+    if not seconds < 1e9:
+        return "an unknown time"
+    if seconds < 100:
+        return f"{seconds:.0f} s"
+    minutes = round(seconds / 60)
+    if minutes >= 48 * 60:
+        return f"{round(minutes / 1440)} days"
+    return f"{minutes} min" if minutes < 100 else f"{minutes // 60} h {minutes % 60} min"
+
+
+def format_bytes(n: int) -> str:
+    """Return bytes in decimal units: 1.6 GB, 31.0 MB."""
+    value, units = float(n), ["kB", "MB", "GB", "TB", "PB"]
+    if abs(n) < 1000:
+        return f"{n} bytes"
+    unit = ""
+    while units and round(abs(value), 1) >= 1000:
+        value, unit = value / 1000, units.pop(0)
+    return f"{value:.1f} {unit}"
+
+
+def suggest(name: str, names: Iterable[str]) -> str:
+    """Return ` (did you mean photos?)`, or nothing where no name is close."""
+    hint = did_you_mean(name, names, "")
+    return f" ({hint})" if hint else ""
+
+
+def did_you_mean(name: str, names: Iterable[str], otherwise: str) -> str:
+    """Return `did you mean photos?`, or `otherwise` where no name is close."""
+    close = difflib.get_close_matches(name, list(names), n=1)
+    return f"did you mean {close[0]}?" if close else otherwise
 
 
 def suggest_path(path: Path | str) -> str:
-    """The same of a file or folder: what lies where it should."""
+    """Return the suggestion for a file or folder among what lies beside it."""
     wanted = Path(path)
     try:
         with os.scandir(wanted.parent) as entries:
-            close = difflib.get_close_matches(
-                wanted.name, [one.name for one in islice(entries, MAX_SUGGESTIONS)], n=1
-            )
-    except (OSError, ValueError):  # the folder is not there either, or the path is none
+            names = [entry.name for entry in islice(entries, MAX_SUGGESTIONS)]
+    except (OSError, ValueError):  # the folder does not exist either, or the path is none
         return ""
+    close = difflib.get_close_matches(wanted.name, names, n=1)
     return f" (did you mean {wanted.with_name(close[0])}?)" if close and wanted.name else ""
