@@ -74,7 +74,7 @@ def assert_sentence(outcome, *words: str) -> None:
         ("data check cup --root .", ("'cup'", "cub")),
         ("data check cub --rooot .", ("--rooot",)),
         ("bench --datasets cub", ("--methods",)),
-        ("bench --methods kmeans --datasets cub --seeds 0,x", ("--seeds", "'x'")),
+        ("bench --methods kmeans --datasets cub --seeds 0,x", ("--seeds", "'0,x'")),
         ("bench --methods kmeans --datasets cub --set seed=3", ("seed=3",)),
         ("bench --methods kmeans --datasets cub --set rpc:method.alpha=1", ("'rpc'", "--methods")),
         ("bench --methods kmeans --datasets cub --set method.n_int=1", ("method.n_int", "method.n_init")),

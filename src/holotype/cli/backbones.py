@@ -7,10 +7,11 @@ import shutil
 import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass
+from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
-from holotype.cli.common import Dir, Parser, echo
+from holotype.cli.common import Dir, Parser, aligned, echo
 from holotype.config.types import DeviceName
 from holotype.errors import InputError
 from holotype.models.licences import has_conditions
@@ -91,19 +92,15 @@ def download_command(options: BackbonesOptions) -> int:
 
 def recorded_speeds() -> tuple[dict[tuple[str, int], SpeedRow], str]:
     """Speeds as they were measured for the documents, and where."""
-    import holotype.models
-
     content: dict[str, Any] = json.loads(
-        (Path(holotype.models.__file__).parent / "speeds.json").read_text(encoding="utf-8")
+        (files("holotype.models") / "speeds.json").read_text(encoding="utf-8")
     )
-    found = {}
-    for key, told in content["networks"].items():
+    words = f"Seconds are from a record made on {content['hardware']}, not here; --measure measures on this machine."
+    speeds = {}
+    for key, speed in content["networks"].items():
         arch, size = key.split()
-        found[arch, int(size)] = SpeedRow(told["parameters"], told["milliseconds"])
-    return (
-        found,
-        f"Seconds are from a record made on {content['hardware']}, not here; --measure measures on this machine.",
-    )
+        speeds[arch, int(size)] = SpeedRow(speed["parameters"], speed["milliseconds"])
+    return speeds, words
 
 
 def measured_speed(
@@ -117,47 +114,32 @@ def measured_speed(
     from holotype.utils.device import Device
 
     compute = Device.on(device)
-    found = {}
-    for arch, size in sorted({(one.arch, one.image_size) for one in wanted}):
+    speeds = {}
+    for arch, size in sorted({(backbone.arch, backbone.image_size) for backbone in wanted}):
         speed = measure_speed(arch, size, compute.device, compute.trunk_dtype)
-        found[arch, size] = SpeedRow(speed.parameters, speed.milliseconds)
+        speeds[arch, size] = SpeedRow(speed.parameters, speed.milliseconds)
     threads = f", {torch.get_num_threads()} threads" if compute.device.type == "cpu" else ""
-    return (
-        found,
-        f"Seconds were measured now, on {hardware(compute.device)}{threads}, without reading the images.",
-    )
+    where = f"{hardware(compute.device)}{threads}"
+    return speeds, f"Seconds were measured now, on {where}, without reading the images."
 
 
 def backbones_text(
     uses: Sequence[str], speeds: dict[tuple[str, int], SpeedRow], source: str
 ) -> Iterator[str]:
     """A table for each use."""
-    rows = {use: [speed_cells(one, speeds) for one in RECOMMENDED[use]] for use in uses}
-    every = [BACKBONES_HEAD, *(row for several in rows.values() for row in several)]
-    widths = [max(len(row[column]) for row in every) for column in range(len(BACKBONES_HEAD))]
+    rows = [BACKBONES_HEAD, *(speed_cells(backbone, speeds) for use in uses for backbone in RECOMMENDED[use])]
+    head, *lines = aligned(rows, right=(1, 2, 3))
+    rest = iter(lines)
     for use in uses:
-        yield f"{use}: {USES[use]}"
-        yield f"  {align_columns(BACKBONES_HEAD, widths)}"
-        for one, row in zip(RECOMMENDED[use], rows[use], strict=True):
-            yield f"  {align_columns(row, widths)}"
-            yield f"      {one.words}"
+        yield f"{use}: {USES[use]}\n  {head}"
+        for backbone in RECOMMENDED[use]:
+            yield f"  {next(rest)}\n      {backbone.words}"
         yield ""
     yield from textwrap.wrap(f"{source} {BACKBONES_FOOT}", min(shutil.get_terminal_size().columns, 100))
 
 
-def speed_cells(one: RecommendedBackbone, speeds: dict[tuple[str, int], SpeedRow]) -> tuple[str, ...]:
-    told = speeds.get((one.arch, one.image_size))
-    size, seconds = (f"{told.parameters / 1e6:.0f}", f"{told.milliseconds:.1f}") if told else ("", "")
-    return (
-        one.name,
-        size,
-        str(one.image_size),
-        seconds,
-        one.licence + ("*" if has_conditions(one.licence) else ""),
-    )
-
-
-def align_columns(row: Sequence[str], widths: Sequence[int]) -> str:
-    first, *numbers, last = row
-    middle = [cell.rjust(width) for cell, width in zip(numbers, widths[1:-1], strict=True)]
-    return "  ".join([first.ljust(widths[0]), *middle, last])
+def speed_cells(backbone: RecommendedBackbone, speeds: dict[tuple[str, int], SpeedRow]) -> tuple[str, ...]:
+    speed = speeds.get((backbone.arch, backbone.image_size))
+    size, seconds = (f"{speed.parameters / 1e6:.0f}", f"{speed.milliseconds:.1f}") if speed else ("", "")
+    licence = backbone.licence + ("*" if has_conditions(backbone.licence) else "")
+    return backbone.name, size, str(backbone.image_size), seconds, licence

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -143,6 +143,22 @@ def experiments_of(study: Study, options: BenchOptions) -> list[Experiment]:
     return experiments(study, sweep_request(options, study), label=bool(options.study))
 
 
+def warn_of_exact_mode(exact: Sequence[Experiment], options: BenchOptions) -> None:
+    """Name methods that cannot use the token cache that was asked for by number; or, where nobody has said `off`, say
+    that what could use one trains faster on a CPU."""
+    from holotype.runs.cache_policy import views_of
+    from holotype.utils.device import pick_device
+
+    if options.cache_views is None:
+        if any(pick_device(e.device) == "cpu" and views_of(e) is not None for e in exact):
+            _log_run(
+                "Exact mode is slow on a CPU; --cache-views 4+2 trains many times faster, as an approximation."
+            )
+    elif options.cache_views not in ("auto", "off") and exact:
+        names = ", ".join(dict.fromkeys(e.method_name for e in exact))
+        _log_run(f"{names} cannot use cached views, since all stages take images: exact mode.")
+
+
 def run_bench(options: BenchOptions, studies: Sequence[Study]):  # type: ignore[no-untyped-def]
     """Plan all studies, make the runs, and return each study with its plan and its records; and which runs failed."""
     from holotype.runs.parallel import RunsFailed, plan_runs, run_scheduled
@@ -156,8 +172,6 @@ def run_bench(options: BenchOptions, studies: Sequence[Study]):  # type: ignore[
             _log_run(f"{study.name}: {study.question}")
             for row in selected_rows(study, sweep_request(options, study)):
                 _log_run(f"  {row.name}{': ' if row.asks else ''}{row.asks}")
-    if without := exact_despite_cache(made, options):
-        _log_run(f"{', '.join(without)} cannot use cached views, since all stages take images: exact mode.")
     shelf, plans = ResourceCache(), {}
     stores: dict[Path, Records] = {}
     elsewhere = Records(options.reuse) if options.reuse else None
@@ -165,10 +179,7 @@ def run_bench(options: BenchOptions, studies: Sequence[Study]):  # type: ignore[
         folder, out = result_places(study, options)
         records = stores.setdefault(folder.resolve(), Records(folder))
         plans[study.name] = plan_runs(made[study.name], records, out, shelf, elsewhere)
-    if warns_slow(made, options):
-        _log_run(
-            "Exact mode is slow on a CPU; --cache-views 4+2 trains many times faster, as an approximation."
-        )
+    warn_of_exact_mode([e for runs in made.values() for e in runs if e.cache_views == "off"], options)
     every = [run for planned in plans.values() for run in planned]
     failure = None
     try:
@@ -176,24 +187,6 @@ def run_bench(options: BenchOptions, studies: Sequence[Study]):  # type: ignore[
     except RunsFailed as error:
         found, failure = error.found, error
     return [(study, plans[study.name], found) for study in studies], failure
-
-
-def exact_despite_cache(made: Mapping[str, Sequence[Experiment]], options: BenchOptions) -> list[str]:
-    """Methods that run without the token cache that was asked for by number."""
-    exact = [e for runs in made.values() for e in runs if e.cache_views == "off"]
-    asked = options.cache_views not in (None, "auto", "off")
-    return list(dict.fromkeys(e.method_name for e in exact)) if asked else []
-
-
-def warns_slow(made: Mapping[str, Sequence[Experiment]], options: BenchOptions) -> bool:
-    """Whether something trains in exact mode on a CPU that could use cached views, and nobody has said `off`."""
-    from holotype.runs.cache_policy import views_of
-    from holotype.utils.device import pick_device
-
-    exact = [e for runs in made.values() for e in runs if e.cache_views == "off"]
-    return options.cache_views is None and any(
-        pick_device(e.device) == "cpu" and views_of(e) is not None for e in exact
-    )
 
 
 def recorded_text(study: Study, options: BenchOptions) -> str:
@@ -239,15 +232,13 @@ def _list(text: str) -> list[str]:
 
 
 def _seeds(text: str) -> tuple[int, ...]:
-    seeds = []
-    for word in _list(text):
-        try:
-            seeds.append(int(word))
-        except ValueError:
-            raise InputError(f"--seeds must be whole numbers separated by commas, not {word!r}.") from None
+    try:
+        seeds = tuple(dict.fromkeys(map(int, _list(text))))
+    except ValueError:
+        seeds = ()
     if not seeds:
-        raise InputError("--seeds names no seed; write whole numbers separated by commas.")
-    return tuple(dict.fromkeys(seeds))
+        raise InputError(f"--seeds must be whole numbers separated by commas, not {text!r}.")
+    return seeds
 
 
 def _log_run(text: str) -> None:

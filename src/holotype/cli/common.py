@@ -17,7 +17,7 @@ import operator
 import os
 import re
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple, NoReturn, get_args, get_origin, get_type_hints
@@ -56,6 +56,18 @@ def echo_json(value: object) -> None:
     echo(json.dumps(value, indent=1).replace("\x7f", "\\u007f"))
 
 
+def aligned(rows: Sequence[Sequence[str]], right: Sequence[int] = ()) -> list[str]:
+    """Return the rows of a table as lines. right: columns that end at the same place."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return [
+        "  ".join(
+            cell.rjust(width) if column in right else cell.ljust(width)
+            for column, (cell, width) in enumerate(zip(row, widths, strict=True))
+        ).rstrip()
+        for row in rows
+    ]
+
+
 class _OnStderr(logging.Handler):
     """Prints the bare message; looks stderr up each time, because a progress bar may have replaced it."""
 
@@ -82,9 +94,10 @@ def logged_to_stderr(level: int = logging.INFO) -> Iterator[None]:
 
 # -- options ------------------------------------------------------------------------------------------
 
-Dir, File = Annotated[Path, "DIR"], Annotated[Path, "FILE"]
-"""A string in `Annotated` names the value in the help; in brackets, "[NAME]", it makes an optional positional."""
+Dir = Annotated[Path, "DIR"]
+File = Annotated[Path, "FILE"]
 RunDir = Annotated[Path, "RUN"]
+"""A string in `Annotated` names the value in the help; in brackets, "[NAME]", it makes an optional positional."""
 
 
 class Option(NamedTuple):
@@ -105,12 +118,9 @@ class Option(NamedTuple):
     @property
     def text(self) -> str:
         """The help with type and default."""
-        parts = [] if self.hint is bool else [describe_type(self.hint, rules=True)]
-        parts = (
-            []
-            if parts in (["text"], ["a path"], ["a name"]) or get_origin(self.hint) in (list, tuple)
-            else parts
-        )
+        words = describe_type(self.hint, rules=True)
+        plain = self.hint is bool or get_origin(self.hint) in (list, tuple)
+        parts = [] if plain or words in ("text", "a path", "a name") else [words]
         if isinstance(self.default, str | int | float | Path) and self.default is not False:
             parts.append(f"default {self.default}")
         return f"{self.help} [{'; '.join(parts)}]" if parts else self.help
@@ -120,18 +130,18 @@ def options_of(kind: type) -> list[Option]:
     """Return the options of a dataclass, its own before those of its bases; a field that is a dataclass is a group."""
     hints, docs = get_type_hints(kind, include_extras=True), field_docs(kind)
     fields = {field.name: field for field in dataclasses.fields(kind)}
-    found: list[Option] = []
+    options: list[Option] = []
     for name in dict.fromkeys(name for base in kind.__mro__ for name in inspect.get_annotations(base)):
         hint, field = _without_none(hints[name]), fields[name]
-        if dataclasses.is_dataclass(hint):
-            found += options_of(hint)
+        if isinstance(hint, type) and dataclasses.is_dataclass(hint):
+            options += options_of(hint)
             continue
         metavar = next(_metavars(hint), name.upper())
         factory = field.default_factory
         default = field.default if factory is dataclasses.MISSING else factory()
         positional = default is dataclasses.MISSING or metavar.startswith("[")
-        found.append(Option(name, hint, default, docs.get(name, ""), metavar.strip("[]"), positional))
-    return found
+        options.append(Option(name, hint, default, docs.get(name, ""), metavar.strip("[]"), positional))
+    return options
 
 
 def _without_none(hint: Any) -> Any:
@@ -184,7 +194,7 @@ class Parser(argparse.ArgumentParser):
             settings["nargs"] = "+"
         self.add_argument(option.flag, default=option.default, **settings)
 
-    def parse_args(self, args: Sequence[str] | None = None, namespace: Any = None) -> Any:
+    def parse_args(self, args: Sequence[str] | None = None, namespace: Any = None) -> Any:  # type: ignore[override]
         """Return the options as an instance of their dataclass."""
         words = [dashed_flag(word) for word in (sys.argv[1:] if args is None else args)]
         values, rest = self.parse_known_intermixed_args(words, namespace)
@@ -209,7 +219,7 @@ def _reader(option: Option, hint: Any) -> Callable[[str], Any]:
     return read
 
 
-def _build(kind: type, values: dict[str, Any]) -> Any:
+def _build(kind: type, values: Mapping[str, Any]) -> Any:
     """Return the dataclass with the values, and the groups in it with theirs."""
     hints = get_type_hints(kind)
     names = [field.name for field in dataclasses.fields(kind)]
@@ -272,5 +282,7 @@ class BoxOptions:
         """These options as load_table takes them."""
         if self.box_confidence is not None and self.boxes is None:
             raise InputError("--box-confidence says nothing without --boxes; name a file of boxes.")
-        chosen = {} if self.box_confidence is None else {"box_confidence": self.box_confidence}
+        chosen: dict[str, Any] = (
+            {} if self.box_confidence is None else {"box_confidence": self.box_confidence}
+        )
         return {"boxes": self.boxes, "skip_missing": self.skip_missing} | chosen

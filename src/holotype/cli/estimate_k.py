@@ -11,13 +11,12 @@ from typing import TYPE_CHECKING, Annotated
 from holotype.cli.common import Dir, Parser, echo, is_rank0_output
 from holotype.cli.embed import ImageOptions, ImageSource, embed_source, read_source
 from holotype.config.types import Count, Seed
+from holotype.errors import InputError
 from holotype.utils.atomic import clean_partial_tree, refuse_links
 from holotype.utils.locks import lock_folder
 
 if TYPE_CHECKING:
-    from holotype.clustering.k_curve import CountEstimate, CountPoint
-    from holotype.data.table import Table
-    from holotype.embeddings.extract import Embeddings
+    from holotype.clustering.k_curve import CountEstimate
 
 WIDTH = 30
 """Characters of the longest bar of the curve."""
@@ -43,48 +42,30 @@ def make_parser() -> Parser:
 
 def command(argv: Sequence[str]) -> int:
     options: EstimateOptions = make_parser().parse_args(argv)
+    from holotype.clustering.estimate_k import count_key, estimate_table, write_count
+
     collection = read_source(options)
     folder = options.out or Path("runs") / f"{collection.name}-estimate-k"
+    path, k_max, seed = folder / "count.json", options.k_max, options.seed
     with lock_folder(folder):
         refuse_links(folder)
         clean_partial_tree(folder)
         embedded, digest = embed_source(collection.table, options, folder / "embeddings")
         table = collection.table.with_problems(embedded.problem)
-        estimate = _estimate(table, embedded, options)
-        path = _write(folder, estimate, table, digest, options)
+        if not table.usable.any():
+            raise InputError(
+                f"None of the {len(table):,} images of {options.images} can be read ({table.problem[0]}); check the "
+                "files."
+            )
+        progress = not options.no_progress
+        estimate = estimate_table(
+            table, embedded.features, options.device, k_max=k_max, seed=seed, progress=progress
+        )
+        write_count(path, estimate, count_key(table, digest, seed, k_max))  # as `discover` reads it
     if is_rank0_output():
         echo(estimate_summary(estimate, collection))
         echo(f"The curve as numbers: {path}")
     return 0
-
-
-def _estimate(table: Table, embedded: Embeddings, options: EstimateOptions) -> CountEstimate:
-    from holotype.clustering.estimate_k import estimate_table
-    from holotype.errors import InputError
-
-    if not table.usable.any():
-        raise InputError(
-            f"None of the {len(table):,} images of {options.images} can be read ({table.problem[0]}); check the files."
-        )
-    return estimate_table(
-        table,
-        embedded.features,
-        options.device,
-        k_max=options.k_max,
-        seed=options.seed,
-        progress=not options.no_progress,
-    )
-
-
-def _write(
-    folder: Path, estimate: CountEstimate, table: Table, digest: str, options: EstimateOptions
-) -> Path:
-    """count.json as `discover` writes and reads it."""
-    from holotype.clustering.estimate_k import count_key, write_count
-
-    path = folder / "count.json"
-    write_count(path, estimate, count_key(table, digest, options.seed, options.k_max))
-    return path
 
 
 def estimate_summary(estimate: CountEstimate, collection: ImageSource) -> str:
@@ -106,18 +87,10 @@ def curve_lines(estimate: CountEstimate) -> list[str]:
     best = min(estimate.points, key=lambda p: abs(p.k - estimate.best))  # smoothing may put it between two
     lines = [f"        K  {'labelled right':>14}  silhouette  runs agree"]
     for point, value in zip(estimate.points, values, strict=True):
+        mark = " *" if point is best else " |" if estimate.low <= point.k <= estimate.high else "  "
         bar = "#" * round(WIDTH * max(value, 0) / top) if value == value else ""
-        lines.append(f"{_mark(point, best, estimate)} {point.k:>6}  {_cells(point)}  {bar}".rstrip())
+        right = "-" if math.isnan(point.labelled_accuracy) else f"{100 * point.labelled_accuracy:.1f} %"
+        silhouette = "-" if math.isnan(point.silhouette) else f"{point.silhouette:.3f}"
+        cells = f"{right:>14}  {silhouette:>10}  {point.stability:>10.2f}"
+        lines.append(f"{mark} {point.k:>6}  {cells}  {bar}".rstrip())
     return [*lines, "  * best, | in the range"]
-
-
-def _mark(point: CountPoint, best: CountPoint, estimate: CountEstimate) -> str:
-    if point is best:
-        return " *"
-    return " |" if estimate.low <= point.k <= estimate.high else "  "
-
-
-def _cells(point: CountPoint) -> str:
-    right = "-" if math.isnan(point.labelled_accuracy) else f"{100 * point.labelled_accuracy:.1f} %"
-    silhouette = "-" if math.isnan(point.silhouette) else f"{point.silhouette:.3f}"
-    return f"{right:>14}  {silhouette:>10}  {point.stability:>10.2f}"

@@ -99,11 +99,6 @@ def is_bursts(text: str) -> bool:
 DEVICE_NAMES = "auto, cpu, mps, cuda, or cuda:1 for the second GPU"
 DeviceName = Annotated[str, Constraint(DEVICE_NAMES, is_device_name)]
 Bursts = Annotated[str, Constraint("auto, no or a number of seconds", is_bursts)]
-Name = Annotated[
-    str,
-    Constraint(DEVICE_NAMES, lambda name: re.fullmatch(r"auto|cpu|mps|cuda(:\d+)?", name) is not None),
-]
-"""Of a device on this machine or on another."""
 Name = Annotated[str, Constraint("a name", bool)]
 """Of a file, a network or a method."""
 Names = Annotated[str, Constraint("names, as in rpc,uno", lambda text: all(text.split(",")))]

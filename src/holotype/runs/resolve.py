@@ -162,34 +162,24 @@ def _check(given: Mapping[Any, Any], experiment: Experiment, where: str = "") ->
         for name, value in tree.items():
             key = prefix + str(name).replace("-", "_")
             if key in groups:
-                walk(_to_tree(value, f"{key}{where}"), f"{key}.")
+                if _is_group(value):
+                    value = {name: one for name, one, _ in _fields(value)}
+                if not isinstance(value, Mapping):
+                    raise InputError(f"{key}{where} is a group of settings, not a value: {value!r}.")
+                walk(value, f"{key}.")
             elif key in known:
-                found[key] = _cast(value, known[key], f"{key}{where}")
+                try:
+                    found[key] = cast(value, known[key])
+                except CastError as error:
+                    raise InputError(f"{key}{where} must be {error}, not {value!r}.") from error
             else:
-                raise InputError(f"The setting {key!r}{where} is unknown; {_hint(key, known)}")
+                meant = nearest_setting(key, known)
+                listed = "holotype train METHOD DATASET --help lists what there is."
+                hint = f"did you mean {meant}?" if meant else listed
+                raise InputError(f"The setting {key!r}{where} is unknown; {hint}")
 
     walk(given, "")
     return found
-
-
-def _to_tree(value: Any, called: str) -> Mapping[Any, Any]:
-    if _is_group(value):
-        return {name: one for name, one, _ in _fields(value)}
-    if isinstance(value, Mapping):
-        return value
-    raise InputError(f"{called} is a group of settings, not a value: {value!r}.")
-
-
-def _cast(value: Any, hint: Any, called: str) -> Any:
-    try:
-        return cast(value, hint)
-    except CastError as error:
-        raise InputError(f"{called} must be {error}, not {value!r}.") from error
-
-
-def _hint(key: str, known: Iterable[str]) -> str:
-    meant = nearest_setting(key, known)
-    return f"did you mean {meant}?" if meant else "holotype train METHOD DATASET --help lists what there is."
 
 
 def _read_yaml(file: Path) -> dict[Any, Any]:
