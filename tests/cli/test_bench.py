@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from holotype.cli.train import parse_words, read_request
+from holotype.cli.train import read_request
 from holotype.errors import InputError
 from tests.runs.test_study import PARTS, SMALL, experiments
 from tests.runs.test_study import written as written  # the fixture: a study file with a given text
@@ -126,4 +126,4 @@ def test_the_label_survives_config_yaml(written, tmp_path: Path, label: str) -> 
     config = tmp_path / "config.yaml"
     config.write_text(yaml.safe_dump(made.as_dict(), sort_keys=False, allow_unicode=True))
     assert made.label == label
-    assert read_request(parse_words(["--config", str(config)])).resolve() == made
+    assert read_request(["--config", str(config)]).resolve() == made

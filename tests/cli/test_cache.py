@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 import torch
 
-from holotype.cli.cache import age_text
 from holotype.models.token_cache import cache_file, read_tokens, save_tokens
 
 SIZE = (6, 20)
@@ -81,7 +80,3 @@ def test_what_a_run_uses_stays(holotype, folder: Path) -> None:
 def test_a_folder_of_ones_own(holotype, folder: Path) -> None:
     outcome = holotype("cache", "--cache-dir", folder)
     assert f"{2 * BYTES} bytes" in outcome.out
-
-
-def test_ages_in_words() -> None:
-    assert [age_text(s) for s in (40, 720, 20_000, 300_000)] == ["40 s", "12 min", "5 h", "3 days"]

@@ -20,7 +20,7 @@ from holotype.training.loop import Loop
 
 from .test_bad_input import pressed
 
-HEAVY = {"torch", "numpy", "pandas", "timm", "rich", "yaml", "sklearn", "matplotlib"}
+HEAVY = {"torch", "numpy", "pandas", "timm", "rich", "sklearn", "matplotlib"}
 
 
 # -- help ---------------------------------------------------------------------------------------------

@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from holotype.cli.bench import make_parser as bench_parser
-from holotype.cli.train import parse_words, read_request, settings_help
+from holotype.cli.train import read_request, settings_help
 from holotype.methods import METHODS
 from holotype.methods.registry import allow_code
 from holotype.runs.experiment import Experiment
@@ -18,7 +18,7 @@ from tests.made_study import asked_for
 
 
 def read(*words: object) -> Experiment:
-    return read_request(parse_words([str(word) for word in words])).resolve()
+    return read_request([str(word) for word in words]).resolve()
 
 
 # -- help ---------------------------------------------------------------------------------------------

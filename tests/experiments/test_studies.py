@@ -65,7 +65,7 @@ def test_each_row_selects_its_records(path: Path, records: list[Record]) -> None
             if plan.method == "kmeans":  # trains nothing
                 assert record.made.epochs == 0
             else:
-                assert epochs is None or record.made.epochs >= epochs
+                assert epochs is None or record.made.epochs >= int(epochs)
     hashes = [record.identity.hash for mine in found.values() for record in mine]
     by_row = [{record.identity.hash for record in mine} for mine in found.values()]
     assert sum(map(len, by_row)) == len(set(hashes)), "two rows share a record"

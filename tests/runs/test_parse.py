@@ -3,14 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, make_dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import numpy as np
 import pytest
 
-from holotype.config.parse import CastError, cast, describe_type, value_text
+from holotype.config.parse import (
+    CastError,
+    cast,
+    describe_type,
+    field_docs,
+    first_line,
+    flatten,
+    parse_yaml,
+    plain_tree,
+    value_text,
+    write_yaml,
+)
 from holotype.config.types import Constraint, Count, Epochs, Factor, Gigabytes, Seed
 
 INF = float("inf")
@@ -45,6 +56,7 @@ class Point:
         ("null", str, "null"),
         ("", str, ""),
         (Path("a/b"), str, "a/b"),
+        ("a/b", Path, Path("a/b")),
         ("null", str | None, None),
         (None, str | None, None),
         ("2024", str | None, "2024"),
@@ -101,6 +113,7 @@ def test_what_a_setting_takes(value: object, hint: object, wanted: object) -> No
         ("yes", bool, "true or false"),
         (1, bool, "true or false"),
         (2024, str, "text"),
+        ("", Path, "a path"),
         (b"bytes", str, "text"),
         (None, str, "text"),
         ("ram", Literal["host", "disk"], "host or disk"),
@@ -147,3 +160,112 @@ def test_types_in_words_with_their_rules() -> None:
 )
 def test_text(value: object, text: str) -> None:
     assert value_text(value) == text
+
+
+# -- YAML ---------------------------------------------------------------------------------------------
+
+
+def test_values_stay_text() -> None:
+    text = "a: off\nb: 1e-4\nc: 2024-01-01\nd: [1, yes]\ne: {f: 0x10}\ng: 'null'\nh: 007"
+    assert parse_yaml(text) == {
+        "a": "off",
+        "b": "1e-4",
+        "c": "2024-01-01",
+        "d": ["1", "yes"],
+        "e": {"f": "0x10"},
+        "g": "null",
+        "h": "007",
+    }
+    assert parse_yaml("a: null\nb: ~\nc:") == {"a": None, "b": None, "c": None}
+
+
+def test_merge_keys_are_merged() -> None:
+    text = "one: &one {a: 1, b: 2}\ntwo: {<<: *one, b: 3}"
+    assert parse_yaml(text)["two"] == {"a": "1", "b": "3"}
+
+
+@pytest.mark.parametrize(
+    ("text", "word"),
+    [
+        ("a: 1\na: 2", "a stands twice"),
+        ("t: {b: 1, b: 2}", "b stands twice"),
+        ("a: [1", "expected"),
+        ("a: !!int many", "many"),
+        ("a: !!python/tuple [1]", "python/tuple"),
+        ("? {a: 1}\n: 2", "unhashable"),
+    ],
+)
+def test_what_is_not_yaml_is_said_on_one_line(text: str, word: str) -> None:
+    with pytest.raises(ValueError, match=word) as refused:
+        parse_yaml(text)
+    assert "\n" not in str(refused.value)
+
+
+def test_what_is_written_is_read_back() -> None:
+    content = {"a": "off", "b": "1e5", "c": "grün", "d": None, "e": {"f": "null x"}, "g": ["yes", "3"]}
+    assert parse_yaml(write_yaml(content)) == content
+
+
+def test_what_is_too_deep_is_no_yaml():
+    with pytest.raises(ValueError, match="recursion"):
+        parse_yaml("[" * 20_000)
+
+
+# -- docstrings ---------------------------------------------------------------------------------------
+
+
+@dataclass
+class Base:
+    """Of the base.
+
+    And more.
+    """
+
+    a: int = 1
+    """What a
+    is."""
+    b: int = 2
+    c: int = 3
+    """What c is."""
+
+
+@dataclass
+class Further(Base):
+    c: int = 4
+    """What c is now."""
+    shared = 5
+    """Not a field of the dataclass."""
+
+
+def test_docs_of_a_class_and_its_bases() -> None:
+    assert field_docs(Base) == {"a": "What a is.", "c": "What c is."}
+    assert field_docs(Further) == {"a": "What a is.", "c": "What c is now."}
+    assert (first_line(Base), first_line(Further)) == ("Of the base.", "")
+
+
+def test_a_class_within_a_function() -> None:
+    @dataclass
+    class Within:
+        a: str = "%"
+        """100 % of it."""
+
+    assert field_docs(Within) == {"a": "100 % of it."}
+
+
+def test_without_source_there_are_none() -> None:
+    assert field_docs(make_dataclass("Made", [("a", int)])) == {}
+    space: dict = {}
+    exec("from dataclasses import dataclass\n@dataclass\nclass Typed:\n    a: int = 1\n    'lost'", space)
+    assert field_docs(space["Typed"]) == {}
+
+
+# -- trees --------------------------------------------------------------------------------------------
+
+
+def test_a_tree_is_flat_by_dotted_names() -> None:
+    assert flatten({"a": {"b": {"c": 1}, "d": [2, 3]}, "e": None}) == {"a.b.c": 1, "a.d": [2, 3], "e": None}
+    assert flatten({}) == flatten({"a": {}}) == {}
+
+
+def test_plain_is_what_a_file_would_give_back() -> None:
+    assert plain_tree({"a": (1, 2.5), "b": {"c": ("x",)}}) == {"a": [1, 2.5], "b": {"c": ["x"]}}

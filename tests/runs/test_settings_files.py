@@ -130,16 +130,17 @@ def test_a_file_is_read_as_people_mean_it(tmp_path) -> None:
         "method_name": "rpc",
         "cache_views": "off",
         "out": "2024",
-        "train": {"lr": 1e-4, "epochs": 1000},
+        "train.lr": 1e-4,
+        "train.epochs": 1000,
         "k": None,
-        "method": {"ova": {"weight": 2.0}},
+        "method.ova.weight": 2.0,
     }
 
 
 def test_settings_of_a_method_that_the_file_does_not_name(tmp_path) -> None:
     file = written(tmp_path, "method: {n_init: 3}")
-    assert read_settings(file) == {"method": {"n_init": "3"}}
-    assert read_settings(file, "kmeans") == {"method": {"n_init": 3}}
+    assert read_settings(file) == {"method.n_init": "3"}
+    assert read_settings(file, "kmeans") == {"method.n_init": 3}
     assert resolve("kmeans", "cub", overrides=read_settings(file)).method.n_init == 3
     with pytest.raises(InputError, match=r"'method\.n_init' in .*config\.yaml is unknown"):
         read_settings(file, "simgcd")

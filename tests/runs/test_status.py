@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from holotype.cli.status import elapsed_text
 from holotype.errors import InputError, Stopped
 from holotype.runs.status import read_status, status_of
 from holotype.utils.heartbeat import HEARTBEAT_SCHEMA, running_heartbeat, update_heartbeat
@@ -163,19 +162,3 @@ def test_the_command_tells_a_person(tmp_path, holotype):
     assert "training: stage train, epoch 2 of 9, step 3,000 of 9,000, loss 1.250" in said
     assert f"process {NOBODY} on" in said
     assert "--json" in holotype("status", "--help").out
-
-
-def test_durations_in_words():
-    assert [elapsed_text(s) for s in (0, 1, 59.6, 119, 120, 7199, 7200, 1e6)] == [
-        *(
-            "0 seconds",
-            "1 second",
-            "60 seconds",
-            "119 seconds",
-            "2 minutes",
-            "120 minutes",
-            "2 hours",
-            "12 days",
-        ),
-    ]
-    assert elapsed_text(float("inf")) == "an unknown time"

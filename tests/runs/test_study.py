@@ -59,12 +59,12 @@ def experiments(file: Path, *words: str) -> list[Experiment]:
 def test_a_study_is_read_as_it_is_written(written) -> None:
     file = written(PARTS)
     study = read_study(file)
-    common = {"train.epochs": 100, "train.lr": 0.001}
-    fewer = {"train.epochs": 50, "train.lr": 0.001, "method.lambda_2": 0}
+    common = {"train.epochs": "100", "train.lr": "1e-3"}
+    fewer = {"train.epochs": "50", "train.lr": "1e-3", "method.lambda_2": "0"}
     rows = [
         StudyRow("simgcd", "simgcd", "default", "", common, ("cub",), (0, 1)),
         StudyRow("no-new", "rpc", "default", "L_new removed", fewer, ("cub",), (0, 1)),
-        StudyRow("reading", "rpc", "reading", "", fewer | {"train.epochs": 20}, ("cub", "scars"), (4,)),
+        StudyRow("reading", "rpc", "reading", "", fewer | {"train.epochs": "20"}, ("cub", "scars"), (4,)),
     ]
     question = "Which part costs the known classes?"
     own = {"simgcd": (), "no-new": ("train.epochs", "method.lambda_2")}
@@ -79,17 +79,10 @@ def test_what_may_be_left_out(written) -> None:
     assert study.rows["a"] == StudyRow("a", "rpc", "default", "", {}, ("cub",), (3,))
 
 
-def test_values_are_what_people_take_them_for(written) -> None:
-    """YAML 1.1 would make `off` false and 1e-4 text."""
-    values = "a: off, b: 1e-4, c: true, d: null, e: 0.005, f: [1, x], g: .5, h: no, i: 3, j: 16+8, k-l: 2"
-    row = f"{{method: rpc, settings: {{{values}}}}}"
-    study = read_study(
-        written(f"question: Q?\ncache_views: off\ndatasets: [cub]\nseeds: [0]\nrows: {{x: {row}}}")
-    )
-    found = study.rows["x"].settings
-    assert found.pop("c") is True
-    assert list(found) == ["a", "b", "d", "e", "f", "g", "h", "i", "j", "k_l"]
-    assert list(found.values()) == ["off", 1e-4, None, 0.005, [1, "x"], 0.5, "no", 3, "16+8", 2]
+def test_values_stay_text_until_the_type_of_a_setting_is_known(written) -> None:
+    row = "{method: rpc, settings: {a: off, b: 1e-4, d: null, f: [1, x], k-l: 2}}"
+    study = read_study(written(f"{SMALL}cache_views: off\nrows: {{x: {row}}}"))
+    assert study.rows["x"].settings == {"a": "off", "b": "1e-4", "d": None, "f": ["1", "x"], "k_l": "2"}
     assert study.cache_views == "off"
 
 
@@ -98,11 +91,10 @@ def test_a_study_in_memory_is_the_study_in_a_file(written) -> None:
     import yaml
 
     content = yaml.safe_load(PARTS)
-    content["settings"]["train.lr"] = content["rows"]["no-new"]["settings"]["train.lr"] = 0.001
     before = repr(content)
     made, read = build_study(content, "parts"), read_study(written(PARTS))
     assert made.name == read.name == "parts"
-    assert (made.rows["simgcd"], made.question, made.own) == (read.rows["simgcd"], read.question, read.own)
+    assert (made.rows["simgcd"].seeds, made.question, made.own) == ((0, 1), read.question, read.own)
     assert repr(content) == before
     with pytest.raises(InputError, match=r"^parts has no rows"):
         build_study({"question": "Q?"}, "parts")
@@ -113,8 +105,8 @@ def test_a_row_may_name_its_records(written) -> None:
         written(SMALL + "rows: {a: {method: rpc, record: 00ff00ff00ff00ff}, b: {method: rpc}}")
     )
     assert [row.record for row in study.rows.values()] == ["00ff00ff00ff00ff", None]
-    with pytest.raises(InputError, match=r"row 'a' .* record = 3, where text belongs"):
-        read_study(written(SMALL + "rows: {a: {method: rpc, record: 3}}"))
+    with pytest.raises(InputError, match=r"row 'a' .* record = \['3'\], where text belongs"):
+        read_study(written(SMALL + "rows: {a: {method: rpc, record: [3]}}"))
 
 
 def test_rows_are_picked_in_the_order_of_the_file(written) -> None:
@@ -150,34 +142,28 @@ ROW = "rows: {a: {method: rpc}}\n"
         (SMALL + "row: {}\n" + ROW, ("unknown key 'row'", "did you mean rows?")),
         (SMALL + "zzzz: 3\n" + ROW, ("unknown key 'zzzz'", "question, commit, datasets")),
         (SMALL + ROW + "reference: b", ("reference 'b'", "rows a.")),
-        (SMALL + ROW + "cache_views: 16", ("cache_views = 16", "quotes")),
+        (SMALL + ROW + "cache_views: [16]", ("cache_views = [", "quotes")),
         ("datasets: [cub]\nseeds: [0]\n" + ROW, ("lacks the key question",)),
-        ("question: 3\ndatasets: [cub]\nseeds: [0]\n" + ROW, ("question = 3", "text")),
         ("question: ''\ndatasets: [cub]\nseeds: [0]\n" + ROW, ("question = ''",)),
         ("question: Q?\nseeds: [0]\n" + ROW, ("lacks the key datasets", "[cub, scars]")),
         ("question: Q?\ndatasets: [cub]\n" + ROW, ("lacks the key seeds", "[0, 1, 2]")),
         ("question: Q?\ndatasets: cub\nseeds: [0]\n" + ROW, ("datasets = 'cub'", "list")),
-        ("question: Q?\ndatasets: [3]\nseeds: [0]\n" + ROW, ("datasets = [3]",)),
+        ("question: Q?\ndatasets: ['']\nseeds: [0]\n" + ROW, ("datasets = ['']",)),
         ("question: Q?\ndatasets: [cub]\nseeds: []\n" + ROW, ("seeds = []",)),
-        ("question: Q?\ndatasets: [cub]\nseeds: [true]\n" + ROW, ("seeds = [True]", "whole numbers")),
-        ("question: Q?\ndatasets: [cub]\nseeds: [1, 1]\n" + ROW, ("seeds = [1, 1]", "twice")),
+        ("question: Q?\ndatasets: [cub]\nseeds: [true]\n" + ROW, ("seeds = ['true']", "whole numbers")),
+        ("question: Q?\ndatasets: [cub]\nseeds: [1, 1]\n" + ROW, ("seeds =", "twice")),
         (SMALL + "rows: {a: {method: rpc}, a: {method: simgcd}}", ("a stands twice",)),
         (SMALL + "rows: {a: }", ("row 'a'", "method")),
         (SMALL + "rows: {a: {preset: reading}}", ("row 'a'", "lacks the key method")),
-        (SMALL + "rows: {a: {method: 3}}", ("row 'a'", "method = 3")),
+        (SMALL + "rows: {a: {method: [3]}}", ("row 'a'", "method = ['3']")),
         (SMALL + "rows: {a: {method: rpc, presets: x}}", ("row 'a'", "'presets'", "did you mean preset?")),
-        (SMALL + "rows: {a: {method: rpc, seeds: 3}}", ("row 'a'", "seeds = 3")),
-        *(
-            (SMALL + f"rows: {{{n}: {{method: rpc}}}}", ("cannot be called so",))
-            for n in ("3", "'3'", "'1e3'")
-        ),
+        (SMALL + "rows: {a: {method: rpc, seeds: 3}}", ("row 'a'", "seeds = '3'")),
         *(
             (SMALL + f"rows: {{'{n}': {{method: rpc}}}}", ("cannot be called so",))
-            for n in ("null", "a/b", "a:b", "2024-01-01", "2024-13-01")
+            for n in ("null", "a/b", "a:b", "-a")
         ),
-        (SMALL + "settings: 3\n" + ROW, ("settings = 3", "train.epochs: 100")),
+        (SMALL + "settings: 3\n" + ROW, ("settings = '3'", "train.epochs: 100")),
         (SMALL + "settings: {train: {epochs: 3}}\n" + ROW, ("group train", "train.epochs: 100")),
-        (SMALL + "settings: {k: 2024-01-01}\n" + ROW, ("k = ", "quotes")),
         *((SMALL + f"settings: {{{key}: x}}\n" + ROW, (key, place)) for key, place in KEYS_OF_ROWS.items()),
     ],
 )

@@ -15,20 +15,16 @@ from collections.abc import Sequence
 from holotype import __version__
 from holotype.errors import InputError, Stopped, signal_of
 from holotype.utils.console import best_effort_streams, console_options, plain_characters
-from holotype.utils.processes import interrupting, last_signal
+from holotype.utils.signals import interrupting, last_signal
 from holotype.utils.text import did_you_mean
 
 DONE, FAULT, BAD_INPUT, NOT_WELL, STOPPED = 0, 1, 2, 3, 128
 """The last one and the number of the signal."""
 EXIT_CODES = {
-    str(DONE): "done",
-    str(
-        FAULT
-    ): "a bug in the program, with a traceback: please report it, with the output of `holotype doctor`",
-    str(BAD_INPUT): "wrong input: one sentence on stderr says what, where and what to do",
-    str(
-        NOT_WELL
-    ): "finished with a failure: the self-test of `holotype doctor` failed, or slices of `embed` or `assign` "
+    "0": "done",
+    "1": "a bug in the program, with a traceback: please report it, with the output of `holotype doctor`",
+    "2": "wrong input: one sentence on stderr says what, where and what to do",
+    "3": "finished with a failure: the self-test of `holotype doctor` failed, or slices of `embed` or `assign` "
     "failed; the same command tries them again",
     "128+n": "stopped by signal n: 130 by Ctrl-C, 143 by SIGTERM, 129 by SIGHUP; the same command continues. "
     "137 is a kill, often because memory ran out",

@@ -4,29 +4,14 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated
 
-from holotype.cli.common import (
-    SOURCES,
-    Parser,
-    add_box_flags,
-    add_code_flag,
-    add_overwrite_flag,
-    add_running_flags,
-    box_options,
-    echo,
-    is_rank0_output,
-)
-from holotype.cli.executor import (
-    RAY_EXECUTOR,
-    add_executor_flags,
-    check_executor_flags,
-    run_sharded,
-    shard_size,
-    wants_shards,
-)
+from holotype.cli.common import BoxOptions, CodeOptions, Dir, Parser, RunDir, echo, is_rank0_output
+from holotype.cli.embed import ShardOptions, run_sharded
+from holotype.errors import InputError
 from holotype.utils.locks import lock_folder
 from holotype.utils.text import plural
 
@@ -37,28 +22,54 @@ SHOWN = 20
 """Categories that are listed on the terminal; the file has them all."""
 
 
+@dataclass(kw_only=True)
+class AssignOptions(BoxOptions, ShardOptions, CodeOptions):
+    """Place new images in the categories of a run, without training, and mark those that fit nothing."""
+
+    run: RunDir
+    """Folder of a finished run."""
+    images: Annotated[str, "NEW_IMAGES"]
+    """Folder of images, CSV or Parquet file that lists them, Parquet file or tars that hold them ('{000..099}.tar'), an
+    address (s3://bucket/photos, gs://, abfs://, hf://datasets/...), or one image."""
+    out: Annotated[Path, "FILE"] | None = None
+    """Where the table goes, .csv or .parquet (default: RUN/assigned/NEW_IMAGES.csv); a name without an ending is a
+    folder of Parquet parts, which a rerun continues."""
+    copy_to: Dir | None = None
+    """Also write a new folder with a folder of links per category."""
+    overwrite: bool = False
+    """Replace the file --out if it exists, and a folder --copy-to that Holotype wrote."""
+
+    @property
+    def wants_shards(self) -> bool:
+        """Whether the answer is a folder of parts."""
+        slices = (self.engine, self.only, self.ray_address, self.actors, self.slice)
+        return any(slices) or (self.out is not None and _is_folder(self.out))
+
+
+def make_parser() -> Parser:
+    return Parser("assign", AssignOptions)
+
+
 def command(argv: Sequence[str]) -> int:
-    given = make_parser().parse_args(argv)
-    check_executor_flags(given)
-    if wants_shards(given) or (given.out and _is_folder(Path(given.out))):
-        return _assign_slices(given)
+    options: AssignOptions = make_parser().parse_args(argv)
+    if options.wants_shards:
+        return _assign_slices(options)
     from holotype.export.assign import assign_images
 
     assigned = assign_images(
-        Path(given.run),
-        given.images,
-        out=Path(given.out) if given.out else None,
-        copy_to=Path(given.copy_to) if given.copy_to else None,
-        overwrite=given.overwrite,
-        device=given.device,
-        progress=not given.no_progress,
-        skip_missing=given.skip_missing,
-        **box_options(given.boxes, given.box_confidence),
+        options.run,
+        options.images,
+        out=options.out,
+        copy_to=options.copy_to,
+        overwrite=options.overwrite,
+        device=options.device,
+        progress=not options.no_progress,
+        **options.box_options,
     )
     if is_rank0_output():
         echo(summary(assigned))
-        if given.copy_to:
-            echo(f"Folders of links, one per category: {given.copy_to}")
+        if options.copy_to:
+            echo(f"Folders of links, one per category: {options.copy_to}")
     return 0
 
 
@@ -66,76 +77,30 @@ def _is_folder(out: Path) -> bool:
     return out.is_dir() or not out.suffix
 
 
-def _assign_slices(given: Any) -> int:
+def _assign_slices(options: AssignOptions) -> int:
     """The answer as a folder of parts."""
-    from holotype.errors import InputError
-    from holotype.export.assign import ASSIGNED, AssignResult, source_stem
+    from holotype.embeddings.shards import prepare_shards
+    from holotype.export.assign import ASSIGNED, AssignResult, image_stream, source_stem
+    from holotype.export.assign_shards import assign_job, assign_request
 
-    for flag, value in (("--copy-to", given.copy_to), ("--overwrite", given.overwrite)):
+    for flag, value in (("--copy-to", options.copy_to), ("--overwrite", options.overwrite)):
         if value:
             raise InputError(f"{flag} goes with one file of answers; leave it out, or the flags of slices.")
-    folder = Path(given.out or Path(given.run) / ASSIGNED / source_stem(given.images))
+    folder = options.out or options.run / ASSIGNED / source_stem(options.images)
     if not _is_folder(folder):
-        raise InputError(
-            f"The answer in slices is a folder, and --out {given.out} names a file; name a folder."
-        )
+        raise InputError(f"The answer in slices is a folder, and --out {folder} names a file; name a folder.")
     assigned = AssignResult(folder)
-    with (
-        contextlib.nullcontext() if given.only else lock_folder(folder)
-    ):  # with --only others may work there as well
-        code = _fill(folder, given, assigned)
+    # with --only others may work there as well
+    with contextlib.nullcontext() if options.only else lock_folder(folder):
+        job = assign_job(options.run, folder, options.device, here="cpu" if options.engine == "ray" else None)
+        stream = partial(image_stream, options.images, **options.box_options)
+        wanted = assign_request(job, options.images, stream, options.shard_size)
+        planned = prepare_shards(folder, wanted, options.share)
+        job = replace(job, boxed=planned.boxed, allows_code=options.allow_code)
+        code = run_sharded(planned, job, options, "Placing images", assigned.add)
     if is_rank0_output():
         echo(summary(assigned))
     return code
-
-
-def _fill(folder: Path, given: Any, assigned: AssignResult) -> int:
-    from holotype.embeddings.executor import shard_of_process
-    from holotype.embeddings.shards import prepare_shards
-    from holotype.export.assign import image_stream
-    from holotype.export.assign_shards import assign_job, assign_request
-
-    how = {**box_options(given.boxes, given.box_confidence), "skip_missing": given.skip_missing}
-    here = "cpu" if given.engine == RAY_EXECUTOR else None
-    job = assign_job(Path(given.run), folder, given.device, here=here)
-    wanted = assign_request(job, given.images, lambda: image_stream(given.images, **how), shard_size(given))
-    planned = prepare_shards(folder, wanted, shard_of_process(given.only) if given.only else None)
-    job = replace(job, boxed=planned.boxed, allows_code=given.allow_code)
-    return run_sharded(planned, job, given, "Placing images", assigned.add)
-
-
-def make_parser() -> Parser:
-    parser = Parser(
-        prog="holotype assign",
-        description="Place new images in the categories of a run, without training, and mark those "
-        "that fit nothing.",
-    )
-    parser.add_argument("run", metavar="RUN", help="folder of a finished run")
-    parser.add_argument(
-        "images",
-        metavar="NEW_IMAGES",
-        help=f"{SOURCES}; or one image",
-    )
-    parser.add_argument(
-        "--out",
-        metavar="FILE",
-        help="where the table goes, .csv or .parquet (default: RUN/assigned/NEW_IMAGES.csv); a name without an ending "
-        "is a folder of Parquet parts, which a rerun continues",
-    )
-    parser.add_argument(
-        "--copy-to", metavar="DIR", help="also write a new folder with a folder of links per category"
-    )
-    add_overwrite_flag(parser, "the file --out if it exists, and a folder --copy-to that Holotype wrote")
-    add_box_flags(parser)
-    parser.add_argument(
-        "--skip-missing",
-        action="store_true",
-        help="with --boxes and tables: leave out missing pictures and impossible boxes",
-    )
-    add_executor_flags(parser)
-    add_code_flag(parser)
-    add_running_flags(parser)
-    return parser
 
 
 def summary(assigned: AssignResult) -> str:

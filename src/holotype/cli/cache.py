@@ -4,54 +4,57 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Annotated
 
 from holotype.cli.common import Parser, echo
 from holotype.errors import InputError
-from holotype.utils.memory import CacheEntry, MemoryConfig, cache_folder, list_cache, remove_cache_entry
-from holotype.utils.text import format_bytes, plural
+from holotype.utils.cache_dir import CacheEntry, list_cache, remove_cache_entry
+from holotype.utils.memory import MemoryConfig, cache_folder
+from holotype.utils.text import format_bytes, format_duration, plural
 
 ENTRIES_SHOWN = 40
 """Files that are listed; the sums count all."""
 
 
-def command(argv: Sequence[str]) -> int:
-    given = make_parser().parse_args(argv)
-    if given.yes and not given.clear:
-        raise InputError("--yes answers the question of --clear; write holotype cache --clear --yes.")
-    folder = cache_folder(MemoryConfig(cache_dir=given.cache_dir))
-    found = list_cache(folder)
-    echo(cache_text(folder, found))
-    going = [kept for kept in found if kept.can_go]
-    if given.clear and going:
-        if not given.yes and not confirm_clear(going):
-            echo("Nothing was deleted.")
-            return 0
-        echo(clear_cache(going))
-    return 0
+@dataclass
+class CacheOptions:
+    """List the files of the cache folder: size, age, purpose. You can delete all of it at any time; the next run that
+    needs it makes it again. Files used by a running process stay."""
+
+    clear: bool = False
+    """Delete it, after a question."""
+    yes: bool = False
+    """With --clear: do not ask."""
+    cache_dir: Annotated[str, "DIR"] | None = None
+    """A folder that runs were given with --memory.cache_dir (default: holotype in the user's cache folder)."""
 
 
 def make_parser() -> Parser:
-    parser = Parser(
-        prog="holotype cache",
-        description="List the files of the cache folder: size, age, purpose. You can delete all of it at any time; the "
-        "next run that needs it makes it again. Files used by a running process stay.",
-    )
-    parser.add_argument("--clear", action="store_true", help="delete it, after a question")
-    parser.add_argument("--yes", action="store_true", help="with --clear: do not ask")
-    parser.add_argument(
-        "--cache-dir",
-        metavar="DIR",
-        help="a folder that runs were given with --memory.cache_dir (default: holotype in the user's cache folder)",
-    )
-    return parser
+    return Parser("cache", CacheOptions)
+
+
+def command(argv: Sequence[str]) -> int:
+    options: CacheOptions = make_parser().parse_args(argv)
+    if options.yes and not options.clear:
+        raise InputError("--yes answers the question of --clear; write holotype cache --clear --yes.")
+    folder = cache_folder(MemoryConfig(cache_dir=options.cache_dir))
+    entries = list_cache(folder)
+    echo(cache_text(folder, entries))
+    going = [entry for entry in entries if entry.can_go]
+    if options.clear and going:
+        echo(clear_cache(going) if options.yes or confirm_clear(going) else "Nothing was deleted.")
+    return 0
 
 
 def cache_text(folder: Path, found: Sequence[CacheEntry]) -> str:
     """A line for each file, and sums."""
     if not found:
         return f"Nothing is kept in {folder}."
-    rows = [(format_bytes(kept.nbytes), age_text(kept.age), kept.path, entry_text(kept)) for kept in found]
+    rows = [
+        (format_bytes(kept.nbytes), format_duration(kept.age), kept.path, entry_text(kept)) for kept in found
+    ]
     lines = [
         f"  {size:>10}  {age:>9}  {path.relative_to(folder)}  {words}" for size, age, path, words in rows
     ]
@@ -67,14 +70,6 @@ def entry_text(kept: CacheEntry) -> str:
     if not kept.purpose:
         return "not made by Holotype; left alone"
     return f"{kept.purpose}; in use" if kept.held else kept.purpose
-
-
-def age_text(seconds: float) -> str:
-    """40 s, 12 min, 5 h, 3 days."""
-    for unit, length in (("days", 86_400), ("h", 3_600), ("min", 60)):
-        if seconds >= 2 * length:
-            return f"{int(seconds // length)} {unit}"
-    return f"{int(seconds)} s"
 
 
 def confirm_clear(going: Sequence[CacheEntry]) -> bool:

@@ -2,17 +2,45 @@
 
 from __future__ import annotations
 
-import argparse
 import importlib
 import shlex
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Annotated, Any, Literal, Union, get_args, get_origin
+from typing import Annotated, Any, Literal, get_args, get_origin
 
-from holotype.cli.common import Parser, echo
+from holotype.cli.common import Parser, echo, options_of
 
-TOP_COMMENT = ("--help", "--version")
+TOP_FLAGS = ("--help", "--version")
 """Flags that stand without a command."""
+INSTALL_TEXT = {
+    "bash": "holotype completion bash > ~/.local/share/bash-completion/completions/holotype",
+    "zsh": "holotype completion zsh > DIR/_holotype, with DIR a folder of $fpath",
+    "fish": "holotype completion fish > ~/.config/fish/completions/holotype.fish",
+}
+
+
+@dataclass
+class CompletionOptions:
+    """Print a script that completes commands, flags, methods, data sets and presets. It is made once."""
+
+    shell: Literal["bash", "zsh", "fish"]
+    """The shell."""
+
+
+def make_parser() -> Parser:
+    lines = "; ".join(f"for {shell}, {words}" for shell, words in INSTALL_TEXT.items())
+    parser = Parser("completion", CompletionOptions)
+    parser.description = f"{parser.description} {lines[0].upper()}{lines[1:]}."
+    return parser
+
+
+def command(argv: Sequence[str]) -> int:
+    options: CompletionOptions = make_parser().parse_args(argv)
+    echo(SCRIPTS[options.shell](read_entries()))
+    return 0
+
+
+# -- what the commands take ---------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -40,6 +68,77 @@ class CompletionEntry:
 
 
 CompletionEntries = Sequence[CompletionEntry]
+
+
+def read_entries() -> list[CompletionEntry]:
+    """Return every command, in the order of the help."""
+    from holotype.cli import COMMANDS, FLAGS
+
+    entries = []
+    for name, words in COMMANDS.items():
+        module = importlib.import_module(f"holotype.cli.{name.replace('-', '_')}")
+        entry = CompletionEntry(name, words, [CompletionFlag("--help", "show the help", False)])
+        known = known_values(name)
+        for option in options_of(module.make_parser().options):
+            choices = tuple(literal_values(option.hint)) or known.get(option.name, ())
+            if option.positional:
+                entry.places.append(choices)
+            else:
+                valued = option.hint is not bool
+                entry.flags.append(
+                    CompletionFlag(option.flag, option.help, valued, choices if valued else ())
+                )
+        if name == "train":
+            entry.places = [known["methods"], known["datasets"]]
+            entry.flags += train_flags(known)
+        entry.flags += [CompletionFlag(flag, line, False) for flag, line in FLAGS.items()]
+        entries.append(entry)
+    return entries
+
+
+def known_values(command: str) -> dict[str, tuple[str, ...]]:
+    """Return the words for options whose type does not list them: names that are looked up elsewhere."""
+    from holotype.data.datasets.registry import BENCHMARKS
+    from holotype.discovery.backbone_choice import PUBLIC_BACKBONE
+    from holotype.methods import METHODS
+
+    methods, datasets = tuple(METHODS), tuple(BENCHMARKS)
+    known = {"backbone": ("auto", "embedded", *PUBLIC_BACKBONE), "device": ("auto", "cpu", "cuda", "mps")}
+    known |= dict.fromkeys(("method", "methods", "method_name"), methods)
+    known |= dict.fromkeys(("dataset", "datasets"), datasets)
+    known["preset"] = tuple(dict.fromkeys(preset for kind in METHODS.values() for preset in kind.presets))
+    known["name"] = {"data": datasets, "methods": methods}.get(command, ())
+    known["images"] = datasets if command in ("embed", "estimate-k") else ()
+    return known | {"backbone.name": known["backbone"]}
+
+
+def train_flags(known: dict[str, tuple[str, ...]]) -> list[CompletionFlag]:
+    """Return the settings of every method as flags."""
+    from holotype.methods import METHODS
+    from holotype.runs.resolve import default_experiment, describe_settings, setting_values
+
+    flags: dict[str, CompletionFlag] = {}
+    for method in METHODS:
+        experiment = default_experiment(method, "DATASET")
+        hints = {key: hint for key, _, hint in setting_values(experiment)}
+        for row in describe_settings(experiment):
+            choices = known.get(row.key) or tuple(literal_values(hints[row.key]))
+            flags.setdefault(row.key, CompletionFlag(f"--{row.key}", row.help, True, choices))
+    return list(flags.values())
+
+
+def literal_values(hint: Any) -> Iterator[str]:
+    """Yield the words that a type names."""
+    if hint is bool:
+        yield from ("true", "false")
+    elif get_origin(hint) is Literal:
+        yield from map(str, get_args(hint))
+    else:
+        for part in get_args(hint)[:1] if get_origin(hint) is Annotated else get_args(hint):
+            yield from literal_values(part)
+
+
+# -- scripts ------------------------------------------------------------------------------------------
 
 BASH_WALK = """\
         word=$WORD
@@ -91,7 +190,7 @@ def _cases(rows: Iterator[tuple[str, tuple[str, ...]]], assign: str) -> str:
 
 def bash(entries: CompletionEntries) -> str:
     """Where no word fits, the shell offers files."""
-    commands = " ".join((*(entry.name for entry in entries), *TOP_COMMENT))
+    commands = " ".join((*(entry.name for entry in entries), *TOP_FLAGS))
     flags = ((entry.name, tuple(flag.name for flag in entry.flags)) for entry in entries)
     return f"""\
 # bash completion of holotype
@@ -136,7 +235,7 @@ _holotype() {{
 {_walk(entries, "words[i]")}
     done
     if [[ -z $command ]]; then
-        found=({commands} {" ".join(TOP_COMMENT)})
+        found=({commands} {" ".join(TOP_FLAGS)})
         _describe command found
     elif [[ -z $flag && $words[CURRENT] == -* ]]; then
         case "$command" in
@@ -170,7 +269,7 @@ def fish(entries: CompletionEntries) -> str:
     for entry in entries:
         words = f"-f -a {entry.name} -d {_quoted(entry.help)}"
         lines.append(f"complete -c holotype -n __fish_use_subcommand {words}")
-    lines += [f"complete -c holotype -n __fish_use_subcommand -l {flag[2:]}" for flag in TOP_COMMENT]
+    lines += [f"complete -c holotype -n __fish_use_subcommand -l {flag[2:]}" for flag in TOP_FLAGS]
     for entry in entries:
         start = f"complete -c holotype -n '__fish_seen_subcommand_from {entry.name}'"
         places = dict.fromkeys(word for words in entry.places for word in words)
@@ -195,144 +294,3 @@ def _quoted(text: str) -> str:
 
 
 SCRIPTS: dict[str, Callable[[CompletionEntries], str]] = {"bash": bash, "zsh": zsh, "fish": fish}
-
-
-INSTALL_TEXT = {
-    "bash": "holotype completion bash > ~/.local/share/bash-completion/completions/holotype",
-    "zsh": "holotype completion zsh > DIR/_holotype, with DIR a folder of $fpath",
-    "fish": "holotype completion fish > ~/.config/fish/completions/holotype.fish",
-}
-
-
-def command(argv: Sequence[str]) -> int:
-    given = make_parser().parse_args(argv)
-    echo(SCRIPTS[given.shell](read_entries()))
-    return 0
-
-
-def make_parser() -> Parser:
-    parser = Parser(
-        prog="holotype completion",
-        description="Print a script that completes commands, flags, methods, data sets and presets. It is made once: "
-        + "; ".join(f"for {shell}, {words}" for shell, words in INSTALL_TEXT.items())
-        + ".",
-    )
-    parser.add_argument(
-        "shell", choices=list(INSTALL_TEXT), metavar="SHELL", help=f"one of {', '.join(INSTALL_TEXT)}"
-    )
-    return parser
-
-
-# -- what the commands take ---------------------------------------------------------------------------
-
-
-def read_entries() -> list[CompletionEntry]:
-    """Every command, in the order of the help."""
-    from holotype.cli import COMMANDS, FLAGS
-
-    everywhere = [CompletionFlag(name, words, False) for name, words in FLAGS.items()]
-    found = []
-    for name, words in COMMANDS.items():
-        if name == "train":
-            entry = train_entry(words)
-        else:
-            module = importlib.import_module(f"holotype.cli.{name.replace('-', '_')}")
-            entry = CompletionEntry(name, words)
-            read_parser(module.make_parser(), entry, known_values(name))
-        entry.flags += everywhere
-        found.append(entry)
-    return found
-
-
-def known_values(command: str) -> Mapping[str, tuple[str, ...]]:
-    """Words for the flags and places of argparse that are not its choices: names that are looked up elsewhere."""
-    from holotype.data.datasets.registry import BENCHMARKS
-    from holotype.discovery.backbone_choice import PUBLIC_BACKBONE
-    from holotype.methods import METHODS
-
-    methods, datasets = tuple(METHODS), tuple(BENCHMARKS)
-    named = {"data": datasets, "methods": methods}.get(command, ())
-    images = datasets if command in ("embed", "estimate-k") else ()
-    return {
-        "NAME": named,
-        "IMAGES": images,
-        "--method": methods,
-        "--methods": methods,
-        "--method_name": methods,
-        "--dataset": datasets,
-        "--datasets": datasets,
-        "--device": ("auto", "cpu", "cuda", "mps"),
-        "--backbone": ("auto", "embedded", *PUBLIC_BACKBONE),
-        "--k": ("auto",),
-    }
-
-
-def read_parser(
-    parser: argparse.ArgumentParser, entry: CompletionEntry, known: Mapping[str, tuple[str, ...]]
-) -> None:
-    """Add what an argparse parser takes, and its sub-commands, whose flags are offered together."""
-    there = {flag.name for flag in entry.flags}
-    for action in parser._actions:
-        if isinstance(action, argparse._SubParsersAction):
-            entry.places.append(tuple(action.choices))
-            for inner in action.choices.values():
-                read_parser(inner, entry, known)
-        elif action.option_strings:
-            # one name for each flag is enough, its first long one
-            name = next((one for one in action.option_strings if one.startswith("--")), "")
-            if name and name not in there:
-                words = _choices(action) or known.get(name, ())
-                entry.flags.append(CompletionFlag(name, _help(action), action.nargs != 0, words))
-        else:
-            entry.places.append(_choices(action) or known.get(str(action.metavar), ()))
-
-
-def _choices(action: argparse.Action) -> tuple[str, ...]:
-    return tuple(map(str, action.choices or ()))
-
-
-def _help(action: argparse.Action) -> str:
-    return " ".join((action.help or "").replace("%%", "%").split())
-
-
-def train_entry(words: str) -> CompletionEntry:
-    """`holotype train` has no parser of argparse: its flags are the settings of every method."""
-    from holotype.data.datasets.registry import BENCHMARKS
-    from holotype.methods import METHODS
-    from holotype.runs.resolve import default_experiment, describe_settings, setting_values
-
-    flags = {
-        "help": CompletionFlag("--help", "show the settings of METHOD", False),
-        "config": CompletionFlag("--config", "YAML file with settings, such as a run's config.yaml", True),
-        "print_config": CompletionFlag(
-            "--print_config", "print all settings as such a file and leave", False
-        ),
-        "no_progress": CompletionFlag("--no_progress", "show no progress bars", False),
-    }
-    known = dict(known_values("train"))
-    known["--backbone.name"] = known["--backbone"]
-    presets = dict.fromkeys(preset for method in METHODS.values() for preset in method.presets)
-    known["--preset"] = tuple(presets)
-    for method in METHODS:
-        experiment = default_experiment(method, next(iter(BENCHMARKS)), "default")
-        told = {row.key: row.help for row in describe_settings(experiment)}
-        for key, _, hint in setting_values(experiment):
-            choices = known.get(f"--{key}") or tuple(literal_values(hint))
-            flags.setdefault(
-                key, CompletionFlag(f"--{key}", " ".join(told.get(key, "").split()), True, choices)
-            )
-    flags.setdefault("preset", CompletionFlag("--preset", "variant of the method", True, known["--preset"]))
-    return CompletionEntry("train", words, list(flags.values()), [tuple(METHODS), tuple(BENCHMARKS)])
-
-
-def literal_values(hint: Any) -> Iterator[str]:
-    """The words that a type names."""
-    if hint is bool:
-        yield from ("true", "false")
-    elif get_origin(hint) is Literal:
-        yield from map(str, get_args(hint))
-    elif get_origin(hint) is Annotated:
-        yield from literal_values(get_args(hint)[0])
-    elif get_origin(hint) in (Union, type(int | None)):
-        for one in get_args(hint):
-            yield from literal_values(one)

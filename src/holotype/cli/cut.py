@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from holotype.cli.common import Parser, add_code_flag, add_overwrite_flag, add_running_flags, echo
+from holotype.cli.common import CodeOptions, Dir, Parser, RunDir, RunningOptions, echo
+from holotype.config.types import Count
 from holotype.errors import InputError
 from holotype.utils.text import plural
 
@@ -19,33 +21,51 @@ CUT_EDITS = "cut.csv"
 """Not edits.csv, which is the log of what people have corrected in the folder."""
 
 
+@dataclass(kw_only=True)
+class CutOptions(CodeOptions, RunningOptions):
+    """Change the number of categories of a run without training: with fewer, the nearest ones are merged; with more,
+    some are split. Known classes stay. The result goes to a new folder; the run stays as it is."""
+
+    run: RunDir
+    """Folder of a finished run."""
+    k: Count | None = None
+    """Number of categories, known and new together (default: say what would happen)."""
+    out: Dir | None = None
+    """Folder of the cut (default: RUN/cuts/K)."""
+    overwrite: bool = False
+    """Replace a cut in the folder --out."""
+
+
+def make_parser() -> Parser:
+    return Parser("cut", CutOptions)
+
+
 def command(argv: Sequence[str]) -> int:
-    given = make_parser().parse_args(argv)
-    from holotype.config.schema import parse_whole
+    options: CutOptions = make_parser().parse_args(argv)
     from holotype.report import build_report
-    from holotype.results.discovery import Discovery, read_features
+    from holotype.results.discovery import Discovery
     from holotype.results.edits import edits_csv
+    from holotype.results.features import read_features
     from holotype.results.hierarchy import cut_tree, preview_cut, reachable_counts
     from holotype.utils.atomic import refuse_links, write_text
     from holotype.utils.locks import lock_folder
 
-    folder = Path(given.run)
+    folder, k = options.run, options.k
     found = Discovery.load(folder)
     names = {category.id: category.name for category in found.categories}
-    if given.k is None:
+    if k is None:
         with lock_folder(folder):
             refuse_links(folder)
-            tree = tree_of(folder, found, given.device, not given.no_progress)
+            tree = tree_of(folder, found, options.device, not options.no_progress)
         echo(f"{plural(tree.k, 'category', 'categories')}; they {reachable_counts(tree)} (--k).")
         for k, words in preview_cut(tree, names):
             echo(f"  {k:>4}  {words}")
         return 0
-    k = parse_whole("k", given.k, "not a number of categories")
     with lock_folder(folder):
         refuse_links(folder)
-        tree = tree_of(folder, found, given.device, not given.no_progress)
-        out = Path(given.out) if given.out else folder / "cuts" / str(k)
-        check_apart(out, folder, overwrite=given.overwrite or not given.out)
+        tree = tree_of(folder, found, options.device, not options.no_progress)
+        out = options.out or folder / "cuts" / str(k)
+        check_apart(out, folder, overwrite=options.overwrite or not options.out)
         done = cut_tree(found, tree, k, datetime.now(UTC).isoformat(timespec="milliseconds"))
         have = plural(tree.k, "category", "categories")
         echo(f"{have} cut at {k}:" if done.edits else f"The run has {have} already; the cut is a copy of it.")
@@ -55,7 +75,7 @@ def command(argv: Sequence[str]) -> int:
         done.discovery.save(out)
         features = read_features(folder, len(found.images))
         echo(
-            f"Report: {build_report(done.discovery, out, features=features, progress=not given.no_progress)}"
+            f"Report: {build_report(done.discovery, out, features=features, progress=not options.no_progress)}"
         )
         echo(f"Every image with its category: {out / 'assignments.csv'}")
     if done.edits:
@@ -91,7 +111,7 @@ def check_apart(out: Path, folder: Path, *, overwrite: bool) -> None:
     overwrite: it may hold a cut.
     """
     from holotype.results.edits import EDIT_LOG
-    from holotype.runs.record import IDENTITY_FILE
+    from holotype.runs.run_folder import IDENTITY_FILE
 
     if out.resolve() == folder.resolve() or (out / IDENTITY_FILE).exists():
         raise InputError(f"{out} holds a run; choose another folder with --out.")
@@ -106,23 +126,3 @@ def check_apart(out: Path, folder: Path, *, overwrite: bool) -> None:
             raise InputError(
                 f"{out} exists already; add --overwrite to replace it, or choose another folder."
             )
-
-
-def make_parser() -> Parser:
-    parser = Parser(
-        prog="holotype cut",
-        description="Change the number of categories of a run without training: with fewer, the nearest ones "
-        "are merged; with more, some are split. Known classes stay. The result goes to a new folder; the run stays as "
-        "it is.",
-    )
-    parser.add_argument("run", metavar="RUN", help="folder of a finished run")
-    parser.add_argument(
-        "--k",
-        metavar="K",
-        help="number of categories, known and new together (default: say what would happen)",
-    )
-    parser.add_argument("--out", metavar="FOLDER", help="folder of the cut (default: RUN/cuts/K)")
-    add_overwrite_flag(parser, "a cut in the folder --out")
-    add_code_flag(parser)
-    add_running_flags(parser)
-    return parser

@@ -3,35 +3,43 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Annotated, Literal
 
-from holotype.cli.common import Parser, echo
+from holotype.cli.common import Dir, Parser, echo
 from holotype.data.datasets.registry import BENCHMARKS, check_benchmark, read_dataset_info
+from holotype.errors import InputError
 
 
-def command(argv: Sequence[str]) -> int:
-    given = make_parser().parse_args(argv)
-    if given.command == "check":
-        report = check_benchmark(given.name, given.root)
-        echo(report)
-        return 0 if report.ok else 2
-    echo(datasets_text())
-    return 0
+@dataclass
+class DataOptions:
+    """Name the data sets and where they come from; or, with check NAME, say what is there, what is missing and where it
+    comes from."""
+
+    action: Annotated[Literal["list", "check"], "[COMMAND]"] = "list"
+    """What to do."""
+    name: Annotated[str, "[NAME]"] | None = None
+    """With check: the data set."""
+    root: Dir | None = None
+    """With check: folder of the data set, in its official layout."""
 
 
 def make_parser() -> Parser:
-    parser = Parser(prog="holotype data", description="The data sets, and whether a copy of one is complete.")
-    commands = parser.add_subparsers(dest="command", metavar="COMMAND", parser_class=Parser)
-    checked = "say what is there, what is missing and where it comes from"
-    checker = commands.add_parser("check", help=checked, description=_sentence(checked))
-    checker.add_argument("name", metavar="NAME", help=f"one of {', '.join(BENCHMARKS)}")
-    checker.add_argument("--root", metavar="DIR", help="folder of the data set, in its official layout")
-    listed = "name the data sets and where they come from (also without COMMAND)"
-    commands.add_parser("list", help=listed, description=_sentence(listed))
-    return parser
+    return Parser("data", DataOptions)
 
 
-def _sentence(line: str) -> str:
-    return f"{line[0].upper()}{line[1:]}."
+def command(argv: Sequence[str]) -> int:
+    options: DataOptions = make_parser().parse_args(argv)
+    if options.action == "list":
+        if options.name or options.root:
+            raise InputError("A name and --root belong to check; write holotype data check NAME --root DIR.")
+        echo(datasets_text())
+        return 0
+    if options.name is None:
+        raise InputError(f"holotype data check needs a NAME: {', '.join(BENCHMARKS)}.")
+    report = check_benchmark(options.name, options.root)
+    echo(report)
+    return 0 if report.ok else 2
 
 
 def datasets_text() -> str:

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from holotype.cli.common import Parser, add_running_flags, echo, is_rank0_output, typed_argument
+from holotype.cli.common import Dir, Parser, RunningOptions, echo, is_rank0_output
 from holotype.clustering.metrics import score
 from holotype.config.schema import DiscoverConfig
 from holotype.config.types import Seed
@@ -124,19 +124,33 @@ def score_table_text(scores: dict[str, dict[str, Any]]) -> str:
     return "\n".join(lines)
 
 
-def command(argv: Sequence[str]) -> int:
-    given = make_parser().parse_args(argv)
-    from holotype.cli.discover import discovery_summary
-    from holotype.config.schema import DiscoverConfig
+@dataclass(kw_only=True)
+class DemoOptions(RunningOptions):
+    """Write the embedded Fashion-MNIST sample as a folder of images, discover its categories with the embedded
+    backbone, score them against the hidden truth, and show k-means on the same features beside it."""
 
-    out = Path(given.out)
+    out: Dir = Path("runs/demo")
+    """Run folder."""
+    seed: Seed = 0
+    """Seed of everything random."""
+
+
+def make_parser() -> Parser:
+    return Parser("demo", DemoOptions)
+
+
+def command(argv: Sequence[str]) -> int:
+    options: DemoOptions = make_parser().parse_args(argv)
+    from holotype.cli.discover import discovery_summary
+
+    out = options.out
     if is_rank0_output():
         echo("Fashion-MNIST sample: 1,000 images, 10 categories of which 5 are known, 250 images labelled.")
         echo(f"Written as a folder of PNG files, {out / 'images'}, with {out / 'labels.csv'}.", flush=True)
     config = DiscoverConfig(
-        steps=DEMO_STEPS, backbone="embedded", seed=given.seed, seeds=1, device=given.device
+        steps=DEMO_STEPS, backbone="embedded", seed=options.seed, seeds=1, device=options.device
     )
-    shown = run_demo(out, config, progress=not given.no_progress)
+    shown = run_demo(out, config, progress=not options.no_progress)
     if is_rank0_output():
         k, record = shown.discovery.facts.k, shown.scores["rpc"]
         echo(discovery_summary(shown.discovery, out / "run"))
@@ -149,21 +163,3 @@ def command(argv: Sequence[str]) -> int:
             f"Look at it in a browser: {shown.report}"
         )
     return 0
-
-
-def make_parser() -> Parser:
-    parser = Parser(
-        prog="holotype demo",
-        description="Write the embedded Fashion-MNIST sample as a folder of images, discover its categories with the "
-        "embedded backbone, score them against the hidden truth, and show k-means on the same features beside it.",
-    )
-    parser.add_argument("--out", metavar="DIR", default="runs/demo", help="run folder (default: runs/demo)")
-    parser.add_argument(
-        "--seed",
-        metavar="SEED",
-        type=typed_argument("--seed", Seed),
-        default=0,
-        help="seed of everything random, at least 0 and below 2**63 (default: 0)",
-    )
-    add_running_flags(parser)
-    return parser

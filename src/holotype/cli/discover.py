@@ -4,28 +4,27 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import fields
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, get_args, get_type_hints
+from typing import TYPE_CHECKING, Annotated
 
 from holotype.cli.common import (
-    SOURCES,
+    BoxOptions,
+    CodeOptions,
+    Dir,
+    File,
+    LabelsOptions,
     Parser,
-    add_box_flags,
-    add_code_flag,
-    add_labels_flag,
-    add_running_flags,
-    box_options,
+    ProgressOptions,
+    RunDir,
     echo,
     is_rank0_output,
 )
+from holotype.config.schema import DiscoverConfig
 from holotype.errors import InputError
 from holotype.utils.text import plural
 
 if TYPE_CHECKING:
-    from argparse import Namespace
-
-    from holotype.config.schema import DiscoverConfig
     from holotype.data.table import Table
     from holotype.results.discovery import Category, Discovery
 
@@ -33,147 +32,106 @@ MAX_LINES = 40
 """Categories that are listed on the terminal; the report shows all."""
 
 
-def command(argv: Sequence[str]) -> int:
-    given = make_parser().parse_args(argv)
-    if (given.images is None) == (given.table is None):
-        raise InputError(
-            "holotype discover takes images by IMAGES or by --table, one of the two; holotype discover --help says "
-            "more."
-        )
-    given.images = given.images or given.table
-    from holotype.config.schema import DiscoverConfig
+@dataclass(kw_only=True)
+class DiscoverOptions(LabelsOptions, BoxOptions, CodeOptions, ProgressOptions):
+    """Place every image in a known class or in a category found in the data: embed, estimate how many categories there
+    are, train, describe, write a report. You can stop with Ctrl-C; the same command continues."""
 
-    config = DiscoverConfig(**{one.name: getattr(given, one.name) for one in fields(DiscoverConfig)})
+    images: Annotated[str, "[IMAGES]"] | None = None
+    """Folder of images, CSV or Parquet file that lists them, Parquet file or tars that hold them ('{000..099}.tar'), or
+    an address (s3://bucket/photos, gs://, abfs://, hf://datasets/...)."""
+    table: Annotated[str, "FILE"] | None = None
+    """The same as IMAGES, for what holotype sample wrote."""
+    out: RunDir | None = None
+    """Run folder (default: runs/NAME-discover)."""
+    dry_run: bool = False
+    """Check the images and labels, say what to fix and how long training will take; write nothing."""
+    unlabelled: list[Annotated[str, "NAME"]] = field(default_factory=list)
+    """Treat this folder or label as unlabelled, not as a class; can be given several times."""
+    embeddings: Dir | None = None
+    """What holotype embed wrote of these images, or of all that holotype sample drew them from."""
+    edits: File | None = None
+    """edits.csv as exported from the report of this run."""
+    config: DiscoverConfig = field(default_factory=DiscoverConfig)
+
+    @property
+    def source(self) -> str:
+        """The images, however they are named."""
+        if (self.images is None) == (self.table is None):
+            raise InputError("holotype discover takes images by IMAGES or by --table, one of the two.")
+        return self.images or self.table or ""
+
+    def folder(self, table: Table) -> Path:
+        """The run folder."""
+        from holotype.discovery.ownership import find_folder
+        from holotype.discovery.pipeline import default_folder
+
+        return self.out or find_folder(default_folder(self.source), table)
+
+
+def make_parser() -> Parser:
+    return Parser("discover", DiscoverOptions)
+
+
+def command(argv: Sequence[str]) -> int:
+    options: DiscoverOptions = make_parser().parse_args(argv)
+    source = options.source
     from holotype.data.load import load_table
 
-    labels = Path(given.labels) if given.labels else None
-    table = load_table(
-        given.images,
-        labels,
-        unlabelled=given.unlabelled,
-        skip_missing=given.skip_missing,
-        **box_options(given.boxes, given.box_confidence),
-    )
-    if given.embeddings:
+    table = load_table(source, options.labels, unlabelled=options.unlabelled, **options.box_options)
+    if options.embeddings:
         from holotype.embeddings.store import EmbeddingParts
 
-        EmbeddingParts(given.embeddings)  # what is wrong with the folder is said before anything else
-    if given.dry_run:
-        return print_dry_run(table, config, given)
-    from holotype.discovery.ownership import find_folder
-    from holotype.discovery.pipeline import default_folder, discover_table
+        EmbeddingParts(options.embeddings)  # what is wrong with the folder is said before anything else
+    if options.dry_run:
+        return print_dry_run(table, options)
+    from holotype.discovery.pipeline import discover_table
 
-    folder = Path(given.out) if given.out else find_folder(default_folder(given.images), table)
-    edits = Path(given.edits) if given.edits else None
-    embeddings = Path(given.embeddings) if given.embeddings else None
+    folder = options.folder(table)
     found = discover_table(
-        table, config, folder, progress=not given.no_progress, edits=edits, embeddings=embeddings
+        table,
+        options.config,
+        folder,
+        progress=not options.no_progress,
+        edits=options.edits,
+        embeddings=options.embeddings,
     )
     if is_rank0_output():
         echo(discovery_summary(found, folder))
     return 0
 
 
-def print_dry_run(table: Table, config: DiscoverConfig, asked: Namespace) -> int:
+def print_dry_run(table: Table, options: DiscoverOptions) -> int:
     """Print what a discovery would begin or go on with; raise the InputError that it would. Nothing is written."""
-    progress = not asked.no_progress
+    config, edits, progress = options.config, options.edits, not options.no_progress
     from holotype.discovery.dry_run import exif_summary, inspect_collection
 
     seen = inspect_collection(table, config, progress)
     shots = exif_summary(seen.table, config, seen.shots)
-    if is_rank0_output():
-        echo(
-            "\n".join((*seen.lines, *shots, *seen.unread)), flush=True
-        )  # what follows takes seconds to import
+    if is_rank0_output():  # what follows takes seconds to import
+        echo("\n".join((*seen.lines, *shots, *seen.unread)), flush=True)
     from holotype.discovery.backbone_choice import preview_backbone
-    from holotype.discovery.dry_run import estimate_time, preview_plan
+    from holotype.discovery.dry_run import preview_round
     from holotype.discovery.ensemble_training import choose_trainings
-    from holotype.discovery.ownership import check_labels_remain, find_folder, stored_backbone
-    from holotype.discovery.pipeline import check_table, default_folder
-    from holotype.discovery.plan import plan_round
+    from holotype.discovery.ownership import check_labels_remain
+    from holotype.discovery.pipeline import check_table
+    from holotype.discovery.time_estimate import estimate_time
     from holotype.utils.device import pick_device
 
-    folder = Path(asked.out) if asked.out else find_folder(default_folder(asked.images), table)
-    edits = Path(asked.edits) if asked.edits else None
+    folder = options.folder(table)
     check_labels_remain(folder, table)
-    for given in (table, seen.table.take(seen.table.usable)):
-        check_table(given, config, folder, edits)
-    stored_backbone(folder, config.network)
-    plan = plan_round(folder, table, config, edits, progress)
-    lines = preview_plan(plan)
-    if is_rank0_output() and lines:
-        echo("\n".join(lines))
-    if plan.trains:
+    for part in (table, seen.table.take(seen.table.usable)):
+        check_table(part, config, folder, edits)
+    since = preview_round(folder, table, config, edits, progress)
+    if is_rank0_output() and since.lines:
+        echo("\n".join(since.lines))
+    if since.trains:
         network = preview_backbone(config.network, pick_device(config.device))
         trainings = choose_trainings(folder, config, len(table))
-        words = estimate_time(table, config, network, trainings, plan.to_embed)
+        words = estimate_time(table, config, network, trainings, since.to_embed).words
         if is_rank0_output():
             echo(words)
     return 0
-
-
-def make_parser() -> Parser:
-    """Every setting of DiscoverConfig is a flag, and the words under it are its help; values are checked there."""
-    from holotype.config.schema import DiscoverConfig
-
-    parser = Parser(
-        prog="holotype discover",
-        description="Place every image in a known class or in a category found in the data: embed, estimate how many "
-        "categories there are, train, describe, write a report. You can stop with Ctrl-C; the same command continues.",
-    )
-    parser.add_argument("images", nargs="?", metavar="IMAGES", help=SOURCES)
-    parser.add_argument("--table", metavar="FILE", help="the same as IMAGES, for what holotype sample wrote")
-    add_labels_flag(parser)
-    parser.add_argument("--out", metavar="RUN", help="run folder (default: runs/NAME-discover)")
-    parser.add_argument(
-        "--dry-run",
-        action="store_true",
-        help="check the images and labels, say what to fix and how long training will take; write nothing",
-    )
-    parser.add_argument(
-        "--unlabelled",
-        action="append",
-        default=[],
-        metavar="NAME",
-        help="treat this folder or label as unlabelled, not as a class; can be given several times",
-    )
-    parser.add_argument(
-        "--skip-missing",
-        action="store_true",
-        help="leave out rows of a file whose images are missing, and impossible boxes",
-    )
-    add_box_flags(parser)
-    parser.add_argument(
-        "--embeddings",
-        metavar="DIR",
-        help="what holotype embed wrote of these images, or of all that holotype sample drew them from",
-    )
-    parser.add_argument("--edits", metavar="FILE", help="edits.csv as exported from the report of this run")
-    add_code_flag(parser)
-    add_running_flags(parser)
-    add_settings(parser, DiscoverConfig, skip={"device"})  # the running flags have it
-    return parser
-
-
-def add_settings(parser: Parser, settings: type, skip: set[str]) -> None:
-    """A flag for each field of a dataclass whose fields have a sentence under them; the help says what it may be."""
-    from holotype.config.parse import describe_type, field_docs
-
-    told, kinds = field_docs(settings), get_type_hints(settings, include_extras=True)
-    for one in fields(settings):
-        flag, help = f"--{one.name.replace('_', '-')}", told[one.name]
-        if one.name in skip:
-            continue
-        shown = "" if one.default is None else f"; default {one.default}"
-        kind = describe_type(drop_none(kinds[one.name]), rules=True)
-        text = f"{help} [{kind}{shown}]"
-        parser.add_argument(flag, default=one.default, metavar=one.name.upper(), help=text)
-
-
-def drop_none(hint: Any) -> Any:
-    """The type of a flag: none is what it has where it is not given."""
-    parts = [part for part in get_args(hint) if part is not type(None)]
-    return parts[0] if type(None) in get_args(hint) and len(parts) == 1 else hint
 
 
 def category_lines(
@@ -217,7 +175,7 @@ def discovery_summary(found: Discovery, folder: Path) -> str:
     from holotype.results.describe import burst_events, burst_text
     from holotype.results.discovery import weighted_sizes
     from holotype.results.ensemble import stability_summary as returning
-    from holotype.runs.record import RunFolder
+    from holotype.runs.run_folder import RunFolder
 
     images, facts, whole = found.images, found.facts, weighted_sizes(found.images)
     unread = int((images.problem != "").sum())

@@ -12,14 +12,16 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from holotype import __version__
 from holotype.cli.common import Parser, echo, echo_json
 from holotype.errors import InputError
+from holotype.utils.cache_dir import list_cache
 from holotype.utils.device import cpu_count, default_precision, pick_device
-from holotype.utils.memory import MemoryConfig, available_memory, cache_folder, list_cache
+from holotype.utils.memory import MemoryConfig, available_memory, cache_folder
 from holotype.utils.text import format_bytes
 
 CHECKED_PACKAGES = (
@@ -237,28 +239,32 @@ def path_owner() -> str:
     return "" if name == "root" else name
 
 
+@dataclass
+class DoctorOptions:
+    """Check the installation: versions, hardware, whether the Hugging Face hub answers, what auto means here, and
+    whether embedding a few images works (5 seconds at most). The output contains neither your name nor your folders.
+    Exit code 3: the self-test failed."""
+
+    json: bool = False
+    """The same as JSON."""
+    paths: bool = False
+    """Show the full paths of folders."""
+
+
+def make_parser() -> Parser:
+    return Parser("doctor", DoctorOptions)
+
+
 def command(argv: Sequence[str]) -> int:
-    given = make_parser().parse_args(argv)
+    options: DoctorOptions = make_parser().parse_args(argv)
     from holotype.cli import DONE, NOT_WELL
 
-    facts = run_checks(paths=given.paths)
-    if given.json:
+    facts = run_checks(paths=options.paths)
+    if options.json:
         echo_json(facts)
     else:
         echo(checks_text(facts))
     return DONE if facts["self-test"]["passed"] else NOT_WELL
-
-
-def make_parser() -> Parser:
-    parser = Parser(
-        prog="holotype doctor",
-        description="Check the installation: versions, hardware, whether the Hugging Face hub answers, what auto means "
-        "here, and whether embedding a few images works (5 seconds at most). The output contains neither your name nor "
-        "your folders. Exit code 3: the self-test failed.",
-    )
-    parser.add_argument("--json", action="store_true", help="the same as JSON")
-    parser.add_argument("--paths", action="store_true", help="show the full paths of folders")
-    return parser
 
 
 def checks_text(facts: Mapping[str, Any]) -> str:

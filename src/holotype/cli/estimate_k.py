@@ -4,93 +4,68 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated
 
-from holotype.cli.common import Parser, echo, is_rank0_output, typed_argument
-from holotype.cli.embed import ImageSource, add_image_flags, embed_source, read_source
+from holotype.cli.common import Dir, Parser, echo, is_rank0_output
+from holotype.cli.embed import ImageOptions, ImageSource, embed_source, read_source
 from holotype.config.types import Count, Seed
+from holotype.errors import InputError
 from holotype.utils.atomic import clean_partial_tree, refuse_links
 from holotype.utils.locks import lock_folder
 
 if TYPE_CHECKING:
-    from holotype.clustering.k_curve import CountEstimate, CountPoint
-    from holotype.data.table import Table
-    from holotype.embeddings.extract import Embeddings
+    from holotype.clustering.k_curve import CountEstimate
 
 WIDTH = 30
 """Characters of the longest bar of the curve."""
 
 
+@dataclass(kw_only=True)
+class EstimateOptions(ImageOptions):
+    """Estimate how many categories there are, known ones included: a range, with its curve. Labels of at least two
+    classes make it much better."""
+
+    k_max: Annotated[Count, "N"] | None = None
+    """Largest number to consider (default: two images in each, and at most the larger of 1,000 and twice the known
+    classes)."""
+    seed: Annotated[Seed, "N"] = 0
+    """Seed of k-means."""
+    out: Dir | None = None
+    """Folder for embeddings and count.json (default: runs/NAME-estimate-k)."""
+
+
+def make_parser() -> Parser:
+    return Parser("estimate-k", EstimateOptions)
+
+
 def command(argv: Sequence[str]) -> int:
-    given = make_parser().parse_args(argv)
-    collection = read_source(given)
-    folder = Path(given.out) if given.out else Path("runs") / f"{collection.name}-estimate-k"
+    options: EstimateOptions = make_parser().parse_args(argv)
+    from holotype.clustering.estimate_k import count_key, estimate_table, write_count
+
+    collection = read_source(options)
+    folder = options.out or Path("runs") / f"{collection.name}-estimate-k"
+    path, k_max, seed = folder / "count.json", options.k_max, options.seed
     with lock_folder(folder):
         refuse_links(folder)
         clean_partial_tree(folder)
-        embedded, digest = embed_source(collection.table, given, folder / "embeddings")
+        embedded, digest = embed_source(collection.table, options, folder / "embeddings")
         table = collection.table.with_problems(embedded.problem)
-        estimate = _estimate(table, embedded, given)
-        path = _write(folder, estimate, table, digest, given)
+        if not table.usable.any():
+            raise InputError(
+                f"None of the {len(table):,} images of {options.images} can be read ({table.problem[0]}); check the "
+                "files."
+            )
+        progress = not options.no_progress
+        estimate = estimate_table(
+            table, embedded.features, options.device, k_max=k_max, seed=seed, progress=progress
+        )
+        write_count(path, estimate, count_key(table, digest, seed, k_max))  # as `discover` reads it
     if is_rank0_output():
         echo(estimate_summary(estimate, collection))
         echo(f"The curve as numbers: {path}")
     return 0
-
-
-def make_parser() -> Parser:
-    parser = Parser(
-        prog="holotype estimate-k",
-        description="Estimate how many categories there are, known ones included: a range, with its curve. Labels of "
-        "at least two classes make it much better.",
-    )
-    add_image_flags(parser)
-    parser.add_argument(
-        "--k-max",
-        type=typed_argument("--k-max", Count),
-        metavar="N",
-        help="largest number to consider, at least 1 (default: two images in each, and at most the larger of 1,000 and "
-        "twice the known classes)",
-    )
-    parser.add_argument(
-        "--seed",
-        type=typed_argument("--seed", Seed),
-        default=0,
-        metavar="N",
-        help="seed of k-means, at least 0 and below 2**63 (default: 0)",
-    )
-    parser.add_argument(
-        "--out", metavar="DIR", help="folder for embeddings and count.json (default: runs/NAME-estimate-k)"
-    )
-    return parser
-
-
-def _estimate(table: Table, embedded: Embeddings, given: Any) -> CountEstimate:
-    from holotype.clustering.estimate_k import estimate_table
-    from holotype.errors import InputError
-
-    if not table.usable.any():
-        raise InputError(
-            f"None of the {len(table):,} images of {given.images} can be read ({table.problem[0]}); check the files."
-        )
-    return estimate_table(
-        table,
-        embedded.features,
-        given.device,
-        k_max=given.k_max,
-        seed=given.seed,
-        progress=not given.no_progress,
-    )
-
-
-def _write(folder: Path, estimate: CountEstimate, table: Table, digest: str, given: Any) -> Path:
-    """count.json as `discover` writes and reads it."""
-    from holotype.clustering.estimate_k import count_key, write_count
-
-    path = folder / "count.json"
-    write_count(path, estimate, count_key(table, digest, given.seed, given.k_max))
-    return path
 
 
 def estimate_summary(estimate: CountEstimate, collection: ImageSource) -> str:
@@ -112,18 +87,10 @@ def curve_lines(estimate: CountEstimate) -> list[str]:
     best = min(estimate.points, key=lambda p: abs(p.k - estimate.best))  # smoothing may put it between two
     lines = [f"        K  {'labelled right':>14}  silhouette  runs agree"]
     for point, value in zip(estimate.points, values, strict=True):
+        mark = " *" if point is best else " |" if estimate.low <= point.k <= estimate.high else "  "
         bar = "#" * round(WIDTH * max(value, 0) / top) if value == value else ""
-        lines.append(f"{_mark(point, best, estimate)} {point.k:>6}  {_cells(point)}  {bar}".rstrip())
+        right = "-" if math.isnan(point.labelled_accuracy) else f"{100 * point.labelled_accuracy:.1f} %"
+        silhouette = "-" if math.isnan(point.silhouette) else f"{point.silhouette:.3f}"
+        cells = f"{right:>14}  {silhouette:>10}  {point.stability:>10.2f}"
+        lines.append(f"{mark} {point.k:>6}  {cells}  {bar}".rstrip())
     return [*lines, "  * best, | in the range"]
-
-
-def _mark(point: CountPoint, best: CountPoint, estimate: CountEstimate) -> str:
-    if point is best:
-        return " *"
-    return " |" if estimate.low <= point.k <= estimate.high else "  "
-
-
-def _cells(point: CountPoint) -> str:
-    right = "-" if math.isnan(point.labelled_accuracy) else f"{100 * point.labelled_accuracy:.1f} %"
-    silhouette = "-" if math.isnan(point.silhouette) else f"{point.silhouette:.3f}"
-    return f"{right:>14}  {silhouette:>10}  {point.stability:>10.2f}"

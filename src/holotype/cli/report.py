@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from holotype.cli.common import Parser, add_code_flag, add_overwrite_flag, add_running_flags, echo
+from holotype.cli.common import CodeOptions, File, Parser, RunDir, RunningOptions, echo
 from holotype.utils.text import plural
 
 if TYPE_CHECKING:
@@ -15,8 +16,29 @@ if TYPE_CHECKING:
     from holotype.results.edits import Edit
 
 
+@dataclass(kw_only=True)
+class ReportOptions(CodeOptions, RunningOptions):
+    """Build the report of a run of holotype discover or holotype train, with corrections. The first report of a run
+    computes its map, which takes a while."""
+
+    run: RunDir
+    """Folder of a finished run."""
+    edits: File | None = None
+    """edits.csv as exported from the report."""
+    zip: File | None = None
+    """Also write the report and its tables into one zip to mail, without paths of this computer."""
+    with_paths: bool = False
+    """Show the full paths of run and images in the page; they may contain your name (default: relative names)."""
+    overwrite: bool = False
+    """Replace the file --zip if it exists."""
+
+
+def make_parser() -> Parser:
+    return Parser("report", ReportOptions)
+
+
 def command(argv: Sequence[str]) -> int:
-    given = make_parser().parse_args(argv)
+    options: ReportOptions = make_parser().parse_args(argv)
     from holotype.discovery.relocate import commit_relocation
     from holotype.discovery.rounds import count_edits, replay_edits, resolved_edits
     from holotype.export.zip import check_zip, write_zip
@@ -30,21 +52,21 @@ def command(argv: Sequence[str]) -> int:
     from holotype.utils.atomic import clean_partial_tree, refuse_links
     from holotype.utils.locks import lock_folder
 
-    folder, progress = Path(given.run), not given.no_progress
+    folder, progress = options.run, not options.no_progress
     found = Discovery.load(folder)  # before anything is touched: is it a run at all?
-    if given.zip:
-        check_zip(Path(given.zip), given.overwrite)
+    if options.zip:
+        check_zip(options.zip, options.overwrite)
     with lock_folder(folder):
         refuse_links(folder)
         clean_partial_tree(folder)
         commit_relocation(folder)
-        add_projection(folder, device=given.device, progress=progress)
+        add_projection(folder, device=options.device, progress=progress)
         new = None
-        if given.edits:
-            edits = resolved_edits(folder, read_edits(given.edits))
+        if options.edits:
+            edits = resolved_edits(folder, read_edits(options.edits))
             new = append_edits(folder, edits)
             kept = f"{count_edits(len(edits), len(new))}; all are kept in {folder / EDIT_LOG}"
-            echo(f"{given.edits}: {kept if edits else 'there is no edit in it'}.")
+            echo(f"{options.edits}: {kept if edits else 'there is no edit in it'}.")
         outcome = apply_log(folder, replay_edits(folder).before.names)
         echo(applied_text(outcome, new, found.facts.edits.applied))
         for problem in outcome.problems:
@@ -54,42 +76,18 @@ def command(argv: Sequence[str]) -> int:
         if (folder / QUEUE).is_file():  # answers take questions off it
             write_queue(folder, outcome.discovery)
         echo(
-            f"Report: {build_report(outcome.discovery, folder, progress=progress, with_paths=given.with_paths)}"
+            f"Report: {build_report(outcome.discovery, folder, progress=progress, with_paths=options.with_paths)}"
         )
-        if given.zip:
-            zipped = write_zip(folder, Path(given.zip), overwrite=given.overwrite)
-            echo(zip_text(zipped, given.zip))
+        if options.zip:
+            zipped = write_zip(folder, options.zip, overwrite=options.overwrite)
+            echo(zip_text(zipped, options.zip))
     return 0
-
-
-def make_parser() -> Parser:
-    parser = Parser(
-        prog="holotype report",
-        description="Build the report of a run of holotype discover or holotype train, with corrections. The "
-        "first report of a run computes its map, which takes a while.",
-    )
-    parser.add_argument("run", metavar="RUN", help="folder of a finished run")
-    parser.add_argument("--edits", metavar="FILE", help="edits.csv as exported from the report")
-    parser.add_argument(
-        "--zip",
-        metavar="FILE",
-        help="also write the report and its tables into one zip to mail, without paths of this computer",
-    )
-    parser.add_argument(
-        "--with-paths",
-        action="store_true",
-        help="show the full paths of run and images in the page; they may contain your name (default: relative names)",
-    )
-    add_overwrite_flag(parser, "the file --zip if it exists")
-    add_code_flag(parser)
-    add_running_flags(parser)
-    return parser
 
 
 def applied_text(outcome: AppliedEdits, new: Sequence[Edit] | None, before: Sequence[str]) -> str:
     """What was done, in a line.
 
-    new: edits that were not in the log before; None where no file was given. before: digests of those that the run
+    new: edits that were not in the log before; None where no file was options. before: digests of those that the run
     held already.
     """
     held = {*outcome.discovery.facts.edits.applied}
@@ -107,7 +105,7 @@ def applied_text(outcome: AppliedEdits, new: Sequence[Edit] | None, before: Sequ
     )
 
 
-def zip_text(done: ZipResult, where: str) -> str:
+def zip_text(done: ZipResult, where: Path) -> str:
     from holotype.export.zip import MAIL_FOLDER
     from holotype.utils.text import format_bytes
 
@@ -125,7 +123,7 @@ def zip_text(done: ZipResult, where: str) -> str:
 
 def next_round_hint(folder: Path, outcome: AppliedEdits) -> list[str]:
     """What the edits say to another round, where there can be one and it would be told something new."""
-    from holotype.discovery.constraints import is_all_reported
+    from holotype.discovery.edit_summary import is_all_reported
     from holotype.discovery.rounds import pending_edits, replay_edits
 
     if not outcome.discovery.facts.round:

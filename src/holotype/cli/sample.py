@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated
 
-from holotype.cli.common import Parser, add_overwrite_flag, echo, is_rank0_output, typed_argument
+from holotype.cli.common import File, LabelsOptions, Parser, ProgressOptions, echo, is_rank0_output
 from holotype.config.types import Count, Seed
 from holotype.errors import InputError
 from holotype.utils.text import plural
@@ -14,83 +15,67 @@ from holotype.utils.text import plural
 if TYPE_CHECKING:
     from holotype.embeddings.coreset import CoresetSample, NoLabels
 
-DEFAULT_SIZE = 200_000
-DEFAULT_OUT = "sample.parquet"
+
+@dataclass(kw_only=True)
+class SampleOptions(LabelsOptions, ProgressOptions):
+    """Draw a coverage sample from the embeddings of a collection: cells of images that look alike, about the same
+    number of images from each, and weights to estimate the whole collection. Labelled images are always kept. The same
+    command always gives the same sample."""
+
+    embeddings: Annotated[Path, "EMBEDDINGS"]
+    """Folder that holotype embed has written."""
+    n: Annotated[Count, "IMAGES"] = 200_000
+    """Images of the sample, labelled ones included."""
+    cells: Count | None = None
+    """Cells that the collection is cut into (default: a tenth of --n, at most 2000)."""
+    no_labels: bool = False
+    """No image is labelled; sub-folders mean nothing."""
+    out: File = Path("sample.parquet")
+    """The sample."""
+    seed: Seed = 0
+    """Another seed draws another sample."""
+    overwrite: bool = False
+    """Replace the file --out if it exists."""
+
+
+def make_parser() -> Parser:
+    return Parser("sample", SampleOptions)
 
 
 def command(argv: Sequence[str]) -> int:
-    given = make_parser().parse_args(argv)
+    options: SampleOptions = make_parser().parse_args(argv)
     from holotype.data.labels import check_target, write_sample_file
     from holotype.embeddings.coreset import draw_coreset
     from holotype.embeddings.store import EmbeddingParts
 
-    out = Path(given.out)
-    check_target(out, given.overwrite)
-    parts = EmbeddingParts(given.embeddings)
-    labels = read_labels(given, parts.root)
+    out = options.out
+    check_target(out, options.overwrite)
+    parts = EmbeddingParts(options.embeddings)
+    labels = read_labels(options, parts.root)
     sample = draw_coreset(
-        parts, given.n, cells=given.cells, labels=labels, seed=given.seed, progress=not given.no_progress
+        parts,
+        options.n,
+        cells=options.cells,
+        labels=labels,
+        seed=options.seed,
+        progress=not options.no_progress,
     )
-    facts = {"n": given.n, "cells": sample.n_cells, "seed": given.seed, "images": sample.n_images}
+    facts = {"n": options.n, "cells": sample.n_cells, "seed": options.seed, "images": sample.n_images}
     path = [parts.absolute(one) for one in sample.path]
     write_sample_file(out, path, sample.label, sample.weight, sample.cell, facts)
     if is_rank0_output():
-        echo(sample_summary(sample, given.n, out))
+        echo(sample_summary(sample, options.n, out))
     return 0
 
 
-def make_parser() -> Parser:
-    parser = Parser(
-        prog="holotype sample",
-        description="Draw a coverage sample from the embeddings of a collection: cells of images that look alike, "
-        "about the same number of images from each, and weights to estimate the whole collection. Labelled images "
-        "are always kept. The same command always gives the same sample.",
-    )
-    parser.add_argument("embeddings", metavar="EMBEDDINGS", help="folder that holotype embed has written")
-    parser.add_argument(
-        "--n",
-        type=typed_argument("--n", Count),
-        default=DEFAULT_SIZE,
-        metavar="IMAGES",
-        help="images of the sample, labelled ones included (default: 200000)",
-    )
-    parser.add_argument(
-        "--cells",
-        type=typed_argument("--cells", Count),
-        metavar="CELLS",
-        help="cells that the collection is cut into (default: a tenth of --n, at most 2000)",
-    )
-    parser.add_argument(
-        "--labels",
-        metavar="FILE",
-        help="CSV or Parquet file with the columns path and label (default: sub-folders)",
-    )
-    parser.add_argument(
-        "--no-labels", action="store_true", help="no image is labelled; sub-folders mean nothing"
-    )
-    parser.add_argument(
-        "--out", metavar="FILE", default=DEFAULT_OUT, help=f"the sample (default: {DEFAULT_OUT})"
-    )
-    parser.add_argument(
-        "--seed",
-        type=typed_argument("--seed", Seed),
-        default=0,
-        metavar="SEED",
-        help="another seed draws another sample",
-    )
-    add_overwrite_flag(parser, "the file --out if it exists")
-    parser.add_argument("--no-progress", action="store_true", help="show no progress bars")
-    return parser
-
-
-def read_labels(given: Any, root: str) -> NoLabels:
+def read_labels(options: SampleOptions, root: str) -> NoLabels:
     from holotype.embeddings.coreset import FileLabels, FolderLabels, NoLabels
 
-    if given.no_labels and given.labels:
+    if options.no_labels and options.labels:
         raise InputError("--labels and --no-labels contradict each other; leave out one.")
-    if given.labels:
-        return FileLabels(Path(given.labels), root)
-    return NoLabels() if given.no_labels else FolderLabels(root)
+    if options.labels:
+        return FileLabels(options.labels, root)
+    return NoLabels() if options.no_labels else FolderLabels(root)
 
 
 def sample_summary(sample: CoresetSample, n: int, out: Path) -> str:

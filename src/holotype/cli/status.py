@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from holotype.cli.common import Parser, echo, echo_json
-from holotype.utils.text import plural
+from holotype.cli.common import Parser, RunDir, echo, echo_json
+from holotype.utils.text import format_duration, plural
 
 if TYPE_CHECKING:
     from holotype.runs.status import Status
@@ -22,40 +22,36 @@ STATE_NAMES = {
 }
 
 
-def command(argv: Sequence[str]) -> int:
-    given = make_parser().parse_args(argv)
-    from holotype.runs.status import read_status
+@dataclass(kw_only=True)
+class StatusOptions:
+    """Show the progress of a run, a discovery or all runs of a sweep, while they run and after a crash: phase, step,
+    loss, time left, last save, alive or dead. It only reads files of the run folder."""
 
-    found = read_status(Path(given.run))
-    if given.json:
-        echo_json([status.as_dict() for status in found])
-        return 0
-    if len(found) > 1:
-        echo(status_overview(found))
-    for status in found:
-        echo("\n".join(status_lines(status)))
-    return 0
+    run: RunDir
+    """Folder of a run or of a discovery, or a folder of run folders such as runs, the --out of holotype bench."""
+    json: bool = False
+    """For programs: print a list with one JSON object for each run, whose keys are folder, kind, state, alive, phase,
+    stage, epoch, epochs, step, steps, loss, seconds_left, last_save, last_sign, pid, host, command, round, words and
+    scores; what is not known is null or empty."""
 
 
 def make_parser() -> Parser:
-    parser = Parser(
-        prog="holotype status",
-        description="Show the progress of a run, a discovery or all runs of a sweep, while they run and after a crash: "
-        "phase, step, loss, time left, last save, alive or dead. It only reads files of the run folder.",
-    )
-    parser.add_argument(
-        "run",
-        metavar="RUN",
-        help="folder of a run or of a discovery, or a folder of run folders such as runs, the --out of holotype bench",
-    )
-    parser.add_argument(
-        "--json",
-        action="store_true",
-        help="for programs: print a list with one JSON object for each run, whose keys are folder, kind, state, alive, "
-        "phase, stage, epoch, epochs, step, steps, loss, seconds_left, last_save, last_sign, pid, host, command, "
-        "round, words and scores; what is not known is null or empty",
-    )
-    return parser
+    return Parser("status", StatusOptions)
+
+
+def command(argv: Sequence[str]) -> int:
+    options: StatusOptions = make_parser().parse_args(argv)
+    from holotype.runs.status import read_status
+
+    runs = read_status(options.run)
+    if options.json:
+        echo_json([status.as_dict() for status in runs])
+        return 0
+    if len(runs) > 1:
+        echo(status_overview(runs))
+    for status in runs:
+        echo("\n".join(status_lines(status)))
+    return 0
 
 
 def status_overview(found: Sequence[Status]) -> str:
@@ -79,11 +75,13 @@ def status_lines(status: Status) -> list[str]:
     if where := status_place(status):
         told.append(f"  {where}")
     if status.alive and status.seconds_left is not None:
-        told.append(f"  training takes about {elapsed_text(status.seconds_left)} more")
+        told.append(f"  training takes about {format_duration(status.seconds_left)} more")
     if status.last_save:
-        told.append(f"  last save {elapsed_text(seconds_since(status.last_save))} ago")
+        told.append(f"  last save {format_duration(seconds_since(status.last_save))} ago")
     if status.pid is not None:
-        sign = f", heard of {elapsed_text(seconds_since(status.last_sign))} ago" if status.last_sign else ""
+        sign = (
+            f", heard of {format_duration(seconds_since(status.last_sign))} ago" if status.last_sign else ""
+        )
         told.append(f"  process {status.pid} on {status.host}{sign}: {status.command}")
     return told
 
@@ -99,13 +97,3 @@ def status_place(status: Status) -> str:
     if status.loss is not None:
         parts.append(f"loss {status.loss:.3f}")
     return f"{status.phase}: {', '.join(parts)}" if parts else status.phase
-
-
-def elapsed_text(seconds: float) -> str:
-    """A duration in its largest fitting unit."""
-    if not seconds < 1e9:
-        return "an unknown time"
-    for unit, size in (("day", 86_400), ("hour", 3600), ("minute", 60)):
-        if seconds >= 2 * size:
-            return plural(round(seconds / size), unit)
-    return plural(max(0, round(seconds)), "second")

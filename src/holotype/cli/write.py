@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from argparse import Namespace
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated, cast
 
-from holotype.cli.common import Parser, add_overwrite_flag, echo, is_rank0_output
+from holotype.cli.common import Dir, File, Parser, ProgressOptions, RunDir, echo, is_rank0_output
 from holotype.errors import InputError
-from holotype.utils.text import plural
+from holotype.utils.text import join_or, plural
 
 if TYPE_CHECKING:
     from holotype.export.camtrap import CamtrapPackage
@@ -19,135 +19,106 @@ if TYPE_CHECKING:
 
 SHOWN = 5
 """Names that are listed on the terminal."""
+FORMATS = ("folders", "labels", "coco", "camtrap_dp")
 ONLY_WITH = {"all": ("labels",), "copy": ("folders", "camtrap_dp"), "deployments": ("camtrap_dp",)}
 """Flags that mean something for some forms alone."""
 
 
-def command(argv: Sequence[str]) -> int:
-    given = make_parser().parse_args(argv)
-    form = next((name for name in FORMATS if getattr(given, name) is not None), None)
-    if form is None:
-        raise InputError(
-            f"holotype write needs one of {', '.join(map(_flag, FORMATS))}; its --help says what they are."
-        )
-    for flag, forms in ONLY_WITH.items():
-        if getattr(given, flag) and form not in forms:
-            fitting = " or ".join(_flag(name) for name in forms)
-            raise InputError(f"{_flag(flag)} says nothing about {_flag(form)}; it goes with {fitting}.")
-    words = FORMATS[form](given)
-    if is_rank0_output():
-        echo(words)
-    return 0
+@dataclass(kw_only=True)
+class WriteOptions(ProgressOptions):
+    """Write the results of a run, with its corrections, for other programs or the next run."""
+
+    run: RunDir
+    """Folder of a finished run."""
+    folders: Dir | None = None
+    """Every image in a folder of its category, as links."""
+    labels: File | None = None
+    """labels.csv for the next holotype discover."""
+    coco: File | None = None
+    """COCO JSON, with the boxes, or the whole image as box."""
+    camtrap_dp: Dir | None = None
+    """A Camtrap DP package for camera traps."""
+    all: bool = False
+    """With --labels: every placed image, not only labelled, moved and confirmed ones."""
+    copy: bool = False
+    """With --folders and --camtrap-dp: copies of the images instead of links."""
+    deployments: Annotated[str, "WHAT"] | None = None
+    """With --camtrap-dp: folders (the first folder below the image folder names the deployment), or a CSV or Parquet
+    file with the columns path and deployment (default: all images are one deployment)."""
+    overwrite: bool = False
+    """Replace a file that exists, or a folder that Holotype wrote; files that you added to it stay."""
 
 
 def make_parser() -> Parser:
-    parser = Parser(
-        prog="holotype write",
-        description="Write the results of a run, with its corrections, for other programs or the next run.",
-    )
-    parser.add_argument("run", metavar="RUN", help="folder of a finished run")
-    forms = parser.add_mutually_exclusive_group()
-    forms.add_argument("--folders", metavar="DIR", help="every image in a folder of its category, as links")
-    forms.add_argument("--labels", metavar="FILE", help="labels.csv for the next holotype discover")
-    forms.add_argument("--coco", metavar="FILE", help="COCO JSON, with the boxes, or the whole image as box")
-    forms.add_argument("--camtrap-dp", metavar="DIR", help="a Camtrap DP package for camera traps")
-    parser.add_argument(
-        "--all",
-        action="store_true",
-        help="with --labels: every placed image, not only labelled, moved and confirmed ones",
-    )
-    parser.add_argument(
-        "--copy",
-        action="store_true",
-        help="with --folders and --camtrap-dp: copies of the images instead of links",
-    )
-    parser.add_argument(
-        "--deployments",
-        metavar="WHAT",
-        help="with --camtrap-dp: folders (the first folder below the image folder names the deployment), or a CSV or "
-        "Parquet file with the columns path and deployment (default: all images are one deployment)",
-    )
-    add_overwrite_flag(
-        parser, "a file that exists, or a folder that Holotype wrote; files that you added to it stay"
-    )
-    parser.add_argument("--no-progress", action="store_true", help="show no progress bars")
-    return parser
+    return Parser("write", WriteOptions)
+
+
+def command(argv: Sequence[str]) -> int:
+    options: WriteOptions = make_parser().parse_args(argv)
+    forms = [name for name in FORMATS if getattr(options, name) is not None]
+    if len(forms) != 1:
+        raise InputError(f"holotype write needs one of {', '.join(map(_flag, FORMATS))}, and only one.")
+    for flag, fitting in ONLY_WITH.items():
+        if getattr(options, flag) and forms[0] not in fitting:
+            raise InputError(
+                f"{_flag(flag)} says nothing about {_flag(forms[0])}; it goes with {join_or(map(_flag, fitting))}."
+            )
+    words = write_results(options)
+    if is_rank0_output():
+        echo(words)
+    return 0
 
 
 def _flag(name: str) -> str:
     return f"--{name.replace('_', '-')}"
 
 
-def _folders(given: Namespace) -> str:
+def write_results(options: WriteOptions) -> str:
+    """Write what is asked for; return what a person wants to see afterwards."""
+    from holotype.export.camtrap import write_camtrap
+    from holotype.export.coco import write_coco
     from holotype.export.folders import write_folders
-
-    done = write_folders(
-        Path(given.run),
-        Path(given.folders),
-        copy=given.copy,
-        overwrite=given.overwrite,
-        progress=not given.no_progress,
-    )
-    return folders_text(done, given.folders)
-
-
-def _labels(given: Namespace) -> str:
     from holotype.export.results_table import write_labels
 
-    done = write_labels(Path(given.run), Path(given.labels), every=given.all, overwrite=given.overwrite)
-    return labels_text(done, given.labels, every=given.all)
-
-
-def _coco(given: Namespace) -> str:
-    from holotype.export.coco import write_coco
-
-    done = write_coco(
-        Path(given.run), Path(given.coco), overwrite=given.overwrite, progress=not given.no_progress
+    run, overwrite, progress = options.run, options.overwrite, not options.no_progress
+    if out := options.folders:
+        sorted_run = write_folders(run, out, copy=options.copy, overwrite=overwrite, progress=progress)
+        return folders_text(sorted_run, out)
+    if out := options.labels:
+        return labels_text(write_labels(run, out, every=options.all, overwrite=overwrite), out, options.all)
+    if out := options.coco:
+        return coco_text(write_coco(run, out, overwrite=overwrite, progress=progress), out)
+    out = cast(Path, options.camtrap_dp)
+    package = write_camtrap(
+        run,
+        out,
+        deployments=options.deployments,
+        copy=options.copy,
+        overwrite=overwrite,
+        progress=progress,
     )
-    return coco_text(done, given.coco)
-
-
-def _camtrap_dp(given: Namespace) -> str:
-    from holotype.export.camtrap import write_camtrap
-
-    done = write_camtrap(
-        Path(given.run),
-        Path(given.camtrap_dp),
-        deployments=given.deployments,
-        copy=given.copy,
-        overwrite=given.overwrite,
-        progress=not given.no_progress,
-    )
-    return camtrap_text(done, given.camtrap_dp)
-
-
-FORMATS: dict[str, Callable[[Namespace], str]] = {
-    "folders": _folders,
-    "labels": _labels,
-    "coco": _coco,
-    "camtrap_dp": _camtrap_dp,
-}
+    return camtrap_text(package, out)
 
 
 # -- what a person wants to see afterwards ------------------------------------------------------------------
 
 
-def folders_text(done: SortResult, where: str) -> str:
+def folders_text(done: SortResult, where: Path) -> str:
     lines = [f"{plural(done.images, 'image')} in {plural(done.folders, 'folder')}: {where}"]
-    made = [plural(n, kind, _plural(kind)) for kind, n in done.made.most_common()]
+    made = [plural(n, kind, "copies" if kind == "copy" else "") for kind, n in done.made.most_common()]
     lines += [f"{', '.join(made)}."] if made else []
     if done.gone:
         lines.append(f"{plural(done.gone, 'image')} left out: the files are gone.")
     return "\n".join(lines)
 
 
-def labels_text(done: LabelsResult, where: str, every: bool) -> str:
+def labels_text(done: LabelsResult, where: Path, every: bool) -> str:
     """every: all images are in it, and nothing is left for a discovery of the same ones."""
     words = f"{plural(done.n, 'label')} of {plural(len(done.by_class), 'class', 'classes')}: {where}"
     return words if every else f"{words}\nNext: holotype discover IMAGES --labels {where}"
 
 
-def coco_text(done: CocoResult, where: str) -> str:
+def coco_text(done: CocoResult, where: Path) -> str:
     lines = [
         f"{plural(done.images, 'image')}, {plural(done.annotations, 'annotation')}, "
         f"{plural(done.categories, 'category', 'categories')}: {where}"
@@ -157,12 +128,12 @@ def coco_text(done: CocoResult, where: str) -> str:
     return "\n".join(lines)
 
 
-def camtrap_text(done: CamtrapPackage, where: str) -> str:
+def camtrap_text(done: CamtrapPackage, where: Path) -> str:
     from holotype.export.image_header import CAMERA_CLOCK_NO_ZONE, FILE_CLOCK
 
     lines = [f"{plural(done.images, 'image')} of {plural(done.deployments, 'deployment')}: {where}"]
     if done.copied:
-        lines.append(f"{plural(done.copied, 'image')} are in {Path(where) / 'media'}.")
+        lines.append(f"{plural(done.copied, 'image')} are in {where / 'media'}.")
     if n := done.clocks[FILE_CLOCK]:
         lines.append(f"{plural(n, 'image')} without a camera time: the time of the file is used.")
     if n := done.clocks[CAMERA_CLOCK_NO_ZONE]:
@@ -177,7 +148,3 @@ def camtrap_text(done: CamtrapPackage, where: str) -> str:
             f"The standard also asks for: {', '.join(done.missing)}. Holotype keeps what you fill in."
         )
     return "\n".join(lines)
-
-
-def _plural(kind: str) -> str:
-    return "copies" if kind == "copy" else f"{kind}s"

@@ -1,7 +1,7 @@
 """Parse settings: text to typed values, YAML, field docstrings, trees of settings.
 
-In files of settings every value stays text, since the type of a setting says what its text means: `lr: 1e-4` is a
-number and `out: 2024` a folder. In studies numbers, true and false are values. In both null (or nothing) is None.
+In YAML files every value stays text, since the type of a setting says what its text means: `lr: 1e-4` is a number and
+`out: 2024` a folder. null (or nothing) is None.
 
 Text is what stands on a command line or in a YAML file: 200, 0.1, true, null, [1, 2]. A value of Python is taken
 where nothing is lost: 1 is a number, 3.0 is no whole number, and True is not 1.
@@ -17,12 +17,13 @@ import inspect
 import json
 import math
 import numbers
+import operator
 import os
-import re
 import textwrap
 import types
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Mapping
 from itertools import pairwise
+from pathlib import Path
 from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
 
 import yaml
@@ -36,57 +37,24 @@ class _Loader(yaml.SafeLoader):
     """The values stay text."""
 
     yaml_implicit_resolvers = {  # noqa: RUF012  a copy, since PyYAML's own is everybody's
-        first: [(tag, pattern) for tag, pattern in found if tag in (NULL, MERGE)]
-        for first, found in yaml.SafeLoader.yaml_implicit_resolvers.items()
+        first: [(tag, pattern) for tag, pattern in tags if tag in (NULL, MERGE)]
+        for first, tags in yaml.SafeLoader.yaml_implicit_resolvers.items()
     }
 
     def compose_mapping_node(self, anchor: Any) -> yaml.MappingNode:
         """Looked at before merge keys are resolved, after which a key may well come up twice."""
         node = super().compose_mapping_node(anchor)
-        seen: set[str] = set()
-        for key, _ in node.value:
-            if isinstance(key, yaml.ScalarNode) and key.tag != MERGE:
-                if key.value in seen:
-                    raise yaml.MarkedYAMLError(
-                        problem=f"{key.value} stands twice", problem_mark=key.start_mark
-                    )
-                seen.add(key.value)
+        keys = [key for key, _ in node.value if isinstance(key, yaml.ScalarNode) and key.tag != MERGE]
+        for i, key in enumerate(keys):
+            if key.value in [earlier.value for earlier in keys[:i]]:
+                raise yaml.MarkedYAMLError(problem=f"{key.value} stands twice", problem_mark=key.start_mark)
         return node
 
 
-class _ValueLoader(_Loader):
-    """Numbers, dates, true and false are values, and 1e-4 is one of the numbers. 0100 and 1:30 are none: YAML 1.1 has
-    them count by eights and sixties."""
-
-    yaml_implicit_resolvers = {  # noqa: RUF012
-        first: [(tag, pattern) for tag, pattern in found if not tag.endswith((":bool", ":float", ":int"))]
-        for first, found in yaml.SafeLoader.yaml_implicit_resolvers.items()
-    }
-
-
-_NUMBER = re.compile(
-    r"[-+]?(\d+\.\d*|\.\d+|\d+(?=[eE]))([eE][-+]?\d+)?$|[-+]?\.(inf|Inf|INF)$|\.(nan|NaN|NAN)$"
-)
-_WHOLE = re.compile(r"[-+]?(0|[1-9][0-9_]*)$")
-_TRUTH = re.compile(r"(true|True|TRUE|false|False|FALSE)$")
-_ValueLoader.add_implicit_resolver("tag:yaml.org,2002:float", _NUMBER, list("-+.0123456789"))
-_ValueLoader.add_implicit_resolver("tag:yaml.org,2002:int", _WHOLE, list("-+0123456789"))
-_ValueLoader.add_implicit_resolver("tag:yaml.org,2002:bool", _TRUTH, list("tTfF"))
-
-
 def parse_yaml(text: str) -> Any:
-    """Dictionaries, lists, text and None; raises ValueError with one line where it is not YAML."""
-    return _parse(text, _Loader)
-
-
-def parse_values(text: str) -> Any:
-    """The same, where numbers, dates, true and false are no text."""
-    return _parse(text, _ValueLoader)
-
-
-def _parse(text: str, loader: type[_Loader]) -> Any:
+    """Return dictionaries, lists, text and None; raise ValueError with one line where it is not YAML."""
     try:
-        return yaml.load(text, loader)
+        return yaml.load(text, _Loader)
     except (yaml.YAMLError, ValueError, RecursionError) as error:  # ValueError: `!!int many`
         raise ValueError(" ".join(str(error).split())) from error
 
@@ -108,7 +76,7 @@ class ConstraintError(CastError):
 
 
 def cast(value: Any, hint: Any) -> Any:
-    """The value as a setting with this type hint has it; raises Unfit."""
+    """Return the value as a setting with this type hint has it; raise CastError."""
     origin = get_origin(hint)
     if hint is Any:
         return value
@@ -179,6 +147,7 @@ TYPE_WORDS = {
     float: "a number",
     bool: "true or false",
     str: "text",
+    Path: "a path",
     type(None): "null",
     Any: "anything",
 }
@@ -188,11 +157,9 @@ TYPE_WORDS = {
 
 
 def _cast_int(value: Any) -> int:
-    if isinstance(value, str):
-        return int(value)
-    if isinstance(value, numbers.Integral) and not isinstance(value, bool):
-        return int(value)
-    raise ValueError
+    if isinstance(value, bool):
+        raise ValueError
+    return int(value) if isinstance(value, str) else operator.index(value)
 
 
 def _cast_float(value: Any) -> float:
@@ -200,18 +167,13 @@ def _cast_float(value: Any) -> float:
         raise ValueError
     if isinstance(value, str) and value.strip().lower() in (".inf", "+.inf", "-.inf"):  # as YAML has it
         value = value.replace(".", "")
-    number = float(value)
-    if math.isnan(number):
+    if math.isnan(number := float(value)):
         raise ValueError
     return number
 
 
 def _cast_bool(value: Any) -> bool:
-    if isinstance(value, bool):
-        return value
-    if isinstance(value, str) and value.lower() in ("true", "false"):
-        return value.lower() == "true"
-    raise ValueError
+    return {"true": True, "false": False}[str(value).lower() if isinstance(value, bool | str) else ""]
 
 
 def _cast_text(value: Any) -> str:
@@ -222,41 +184,46 @@ def _cast_text(value: Any) -> str:
     return text
 
 
+def _cast_path(value: Any) -> Path:
+    if not (text := _cast_text(value)):
+        raise ValueError
+    return Path(text)
+
+
 def _cast_null(value: Any) -> None:
     if value is not None and value != "null":
         raise ValueError
 
 
-CASTS = {
+CASTS: dict[Any, Callable[[Any], Any]] = {
     int: _cast_int,
     float: _cast_float,
     bool: _cast_bool,
     str: _cast_text,
+    Path: _cast_path,
     type(None): _cast_null,
 }
 
 
 def _is_choice(value: Any, choice: Any) -> bool:
     """Whether a value is that of a Literal, as it is or as text."""
-    return (
-        value == value_text(choice)
-        if isinstance(value, str)
-        else type(value) is type(choice) and value == choice
-    )
+    if isinstance(value, str):
+        return value == value_text(choice)
+    return type(value) is type(choice) and value == choice
 
 
 def _cast_constrained(value: Any, hint: Any) -> Any:
     kind, *rules = get_args(hint)
     try:
-        found = cast(value, kind)
+        result = cast(value, kind)
     except ConstraintError:
         raise
     except CastError as error:
         raise CastError(describe_type(hint)) from error
     for rule in rules:
-        if isinstance(rule, Constraint) and not rule.holds(found):
+        if isinstance(rule, Constraint) and not rule.holds(result):
             raise ConstraintError(rule.words)
-    return found
+    return result
 
 
 def _cast_union(value: Any, hint: Any) -> Any:
@@ -291,8 +258,8 @@ def _cast_list(value: Any, hint: Any) -> list[Any] | tuple[Any, ...]:
         raise ValueError
     parts = [part for part in get_args(hint) if part is not ...] or [Any]
     kinds = parts if _has_fixed_length(hint) else parts[:1] * len(value)
-    found = [cast(one, kind) for one, kind in zip(value, kinds, strict=True)]
-    return found if (get_origin(hint) or hint) is list else tuple(found)
+    items = [cast(item, kind) for item, kind in zip(value, kinds, strict=True)]
+    return items if (get_origin(hint) or hint) is list else tuple(items)
 
 
 def _cast_group(value: Any, kind: Any) -> Any:
@@ -307,11 +274,21 @@ def _cast_group(value: Any, kind: Any) -> Any:
 
 @functools.cache
 def field_docs(kind: type) -> dict[str, str]:
-    """Name of a field -> its docstring on one line; without those of classes whose source is not to be had."""
-    found: dict[str, str] = {}
+    """Return name of a field -> its docstring on one line; classes without source have none."""
+    docs: dict[str, str] = {}
     for base in reversed(kind.__mro__[:-1]):
-        found |= dict(_own_docs(base))
-    return found
+        try:
+            (tree,) = ast.parse(textwrap.dedent(inspect.getsource(base))).body
+        except (OSError, TypeError, SyntaxError, ValueError):  # made at run time, or typed at a prompt
+            continue
+        for pair in pairwise(tree.body if isinstance(tree, ast.ClassDef) else []):
+            match pair:
+                case (
+                    ast.AnnAssign(target=ast.Name(id=name)),
+                    ast.Expr(value=ast.Constant(value=str(text))),
+                ):
+                    docs[name] = " ".join(text.split())
+    return docs
 
 
 def first_line(kind: type) -> str:
@@ -321,42 +298,12 @@ def first_line(kind: type) -> str:
     return "" if generated else doc.split("\n")[0]
 
 
-def _own_docs(kind: type) -> Iterator[tuple[str, str]]:
-    try:
-        (tree,) = ast.parse(textwrap.dedent(inspect.getsource(kind))).body
-    except (OSError, TypeError, SyntaxError, ValueError):  # made at run time, or typed at a prompt
-        return
-    if not isinstance(tree, ast.ClassDef):
-        return
-    for before, after in pairwise(tree.body):
-        if (
-            isinstance(before, ast.AnnAssign)
-            and isinstance(before.target, ast.Name)
-            and (doc := _text(after))
-        ):
-            yield before.target.id, doc
-
-
-def _text(node: ast.stmt) -> str:
-    """Of a string that stands by itself."""
-    if (
-        isinstance(node, ast.Expr)
-        and isinstance(node.value, ast.Constant)
-        and isinstance(node.value.value, str)
-    ):
-        return " ".join(node.value.value.split())
-    return ""
-
-
 def flatten(tree: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     """{"a": {"b": 1}} -> {"a.b": 1}, so that a difference can be named."""
-    found: dict[str, Any] = {}
+    flat: dict[str, Any] = {}
     for key, value in tree.items():
-        if isinstance(value, Mapping):
-            found |= flatten(value, f"{prefix}{key}.")
-        else:
-            found[f"{prefix}{key}"] = value
-    return found
+        flat |= flatten(value, f"{prefix}{key}.") if isinstance(value, Mapping) else {f"{prefix}{key}": value}
+    return flat
 
 
 def plain_tree(value: Any) -> Any:

@@ -2,23 +2,25 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import difflib
 import math
-import operator
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args, get_type_hints
 
+from holotype.config.parse import CastError, cast
 from holotype.config.types import (
-    MAX_SIDE,
-    MAX_SMALL_INT,
-    MAX_STEPS,
+    Bursts,
     Count,
+    DeviceName,
     Epochs,
     Momentum,
+    Name,
+    Names,
     Natural,
     Positive,
     Seed,
@@ -33,7 +35,7 @@ from holotype.errors import InputError
 RGB = tuple[float, float, float]
 """Of red, green and blue."""
 Pool = Literal["auto", "token", "mean"]
-POOLS = ("auto", "token", "mean")
+POOLS = get_args(Pool)
 
 IMAGENET_MEAN: RGB = (0.485, 0.456, 0.406)
 IMAGENET_STD: RGB = (0.229, 0.224, 0.225)
@@ -107,12 +109,8 @@ def published_pool(arch: str) -> Literal["token"] | None:
     return "token" if "dinov3" in arch.partition(".")[0] else None
 
 
-COUNT_FIELDS = {"steps": MAX_STEPS, "sample": None, "image_size": MAX_SIDE}
-"""Settings that are numbers of something, or None, and the largest that each may be."""
-TEXT_FIELDS = ("backbone", "device")
 AUTO, NO = "auto", "no"
 """Of `bursts`."""
-YES_NO_AUTO = ("auto", "yes", "no")
 BACKBONE_FIELDS = ("arch", "image_size", "pool", "mean", "std")
 """Settings of the backbone beside its name, which the models call the same."""
 
@@ -123,18 +121,18 @@ class DiscoverConfig:
 
     k: Count | Literal["auto"] = "auto"
     """Number of categories, known and new together; auto estimates it."""
-    method: str | None = None
+    method: Names | None = None
     """Method that finds the categories: a name from `holotype methods`, or one of your own as package.module:Class.
     Several names with commas between them: where there are several trainings, they take turns. By default rpc,uno on a
     CPU and rpc on a GPU."""
-    backbone: str = "auto"
+    backbone: Name = "auto"
     """The network: auto takes the best available one; or embedded, timm's name, hf-hub:ORGANISATION/REPOSITORY, or a
     .safetensors file."""
-    arch: str | None = None
+    arch: Name | None = None
     """timm's name of the network in a .safetensors file."""
     image_size: Side | None = None
     """Side of the backbone's input in pixels."""
-    pool: str = "auto"
+    pool: Pool = "auto"
     """What to use as the feature: token (CLS), mean (of the patches), or auto: as the makers of the weights do."""
     mean: RGB | None = None
     """Mean of red, green and blue that a .safetensors file expects, for example 0.485,0.456,0.406."""
@@ -146,7 +144,7 @@ class DiscoverConfig:
     """Most images to train on, by default 5,000 on a CPU and 200,000 on a GPU; the rest is placed afterwards."""
     long_tail: Literal["auto", "yes", "no"] | bool = "auto"
     """Expect categories of very different sizes: yes, no, or auto, which decides by the labelled classes."""
-    bursts: str = AUTO
+    bursts: Bursts = AUTO
     """Count similar frames of one camera, taken within seconds, as one image: auto allows 10 seconds, a number sets
     the seconds, no counts every image. A column group in the list of labels overrides this."""
     seed: Seed = 0
@@ -154,40 +152,22 @@ class DiscoverConfig:
     seeds: SmallInt | Literal["auto"] = "auto"
     """Number of trainings with different seeds, which vote on the images; auto: by the kind of device and the number of
     images (5 for hundreds of images on a CPU)."""
-    device: str = "auto"
-    """Where to compute: auto, cpu, cuda or mps."""
+    device: DeviceName = "auto"
+    """Where to compute."""
 
     def __post_init__(self) -> None:
-        set_field = object.__setattr__
-        if self.k != "auto":
-            set_field(self, "k", parse_whole("k", self.k, "neither auto nor a number of categories"))
-        for name, most in COUNT_FIELDS.items():
-            if getattr(self, name) is not None:
-                told = "not a number of at least 1" + (f" and at most {most:,}" if most else "")
-                set_field(self, name, parse_whole(name, getattr(self, name), told, most=most))
-        told = "not a whole number of at least 0 and below 2**63"
-        set_field(self, "seed", parse_whole("seed", self.seed, told, least=0, most=2**63 - 1))
-        if self.seeds != "auto":
-            told = f"neither auto nor a number of trainings, at most {MAX_SMALL_INT}"
-            set_field(self, "seeds", parse_whole("seeds", self.seeds, told, most=MAX_SMALL_INT))
-        if self.method is not None:
-            set_field(self, "method", parse_names("method", self.method))
-        for name in TEXT_FIELDS:
-            set_field(self, name, parse_text(name, getattr(self, name)))
-        if self.arch is not None:
-            set_field(self, "arch", parse_text("arch", self.arch))
-        set_field(self, "bursts", parse_bursts(self.bursts))
-        set_field(self, "long_tail", parse_answer("long_tail", self.long_tail))
-        if self.pool not in POOLS:
-            raise InputError(f"pool is {self.pool!r}, which is not {', '.join(POOLS)}; give one of these.")
-        for name in ("mean", "std"):
-            if getattr(self, name) is not None:
-                set_field(self, name, as_rgb(name, getattr(self, name)))
+        hints = get_type_hints(type(self), include_extras=True)
+        for name, value in _normalised(vars(self)).items():
+            try:
+                object.__setattr__(self, name, cast(value, hints[name]))
+            except CastError as error:
+                raise InputError(f"{name} must be {error}, not {value!r}.") from error
+        if isinstance(self.long_tail, bool):
+            object.__setattr__(self, "long_tail", "yes" if self.long_tail else "no")
 
     @property
     def network(self) -> BackboneConfig:
         """The backbone as the models take it."""
-
         return BackboneConfig(self.backbone, **{name: getattr(self, name) for name in BACKBONE_FIELDS})
 
     def with_network(self, network: BackboneConfig) -> DiscoverConfig:
@@ -207,60 +187,22 @@ def parse_by_name(settings: Mapping[str, Any]) -> DiscoverConfig:
     return DiscoverConfig(**settings)
 
 
-def parse_whole(name: str, value: Any, complaint: str, least: int = 1, most: int | None = None) -> int:
-    """The whole number that was given, as a number or as text; 2.5, True and `many` are told."""
-    try:
-        if isinstance(value, str):
-            number = int(value) if value.isascii() and value.isdigit() else least - 1
-        else:
-            number = least - 1 if isinstance(value, bool) else operator.index(value)
-    except TypeError:
-        number = least - 1
-    if number < least or (most is not None and number > most):
-        raise InputError(f"{name} is {value!r}, which is {complaint}; give one.")
-    return number
-
-
-def parse_answer(name: str, value: Any) -> str:
-    """auto, yes or no; True and False are yes and no."""
-    found = {True: "yes", False: "no"}[value] if isinstance(value, bool) else value
-    if found not in YES_NO_AUTO:
-        raise InputError(
-            f"{name} is {value!r}, which is none of {', '.join(YES_NO_AUTO)}; give one of these."
-        )
-    return str(found)
-
-
-def parse_text(name: str, value: Any) -> str:
-    """Paths may stand for names."""
-    found = str(value) if value is not None and not isinstance(value, bool | int | float) else ""
-    if not found:
-        raise InputError(f"{name} is {value!r}, which is not a name; give one.")
+def _normalised(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Spell settings that may be written in several ways in one."""
+    found = dict(settings)
+    if isinstance(found["method"], str):
+        found["method"] = ",".join(name.strip() for name in found["method"].split(","))
+    if isinstance(found["bursts"], int | float) and not isinstance(found["bursts"], bool):
+        found["bursts"] = str(found["bursts"])
+    if isinstance(found["bursts"], str):
+        bursts = found["bursts"].strip().lower()
+        with contextlib.suppress(ValueError):
+            bursts = f"{float(bursts):g}"
+        found["bursts"] = bursts
+    for name in ("mean", "std"):
+        if found[name] is not None:
+            found[name] = as_rgb(name, found[name])
     return found
-
-
-def parse_names(name: str, value: Any) -> str:
-    """Names with commas between them, and no spaces."""
-    found = [one.strip() for one in parse_text(name, value).split(",")]
-    if not all(found):
-        raise InputError(
-            f"{name} is {value!r}, which lacks a name beside a comma; give names, as in rpc,uno."
-        )
-    return ",".join(found)
-
-
-def parse_bursts(value: Any) -> str:
-    """auto, no, or a positive number of seconds as text."""
-    given = str(value).strip().lower() if not isinstance(value, bool) else ""
-    if given in (AUTO, NO):
-        return given
-    try:
-        seconds = float(given)
-    except ValueError:
-        seconds = math.nan
-    if not 0 < seconds < math.inf:
-        raise InputError(f"bursts is {value!r}, which is neither auto, no nor a number of seconds; give one.")
-    return f"{seconds:g}"
 
 
 @dataclass

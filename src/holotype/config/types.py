@@ -6,6 +6,7 @@ Whoever reads settings (config/parse.py) checks the rules; dataclasses themselve
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Annotated, Any
@@ -80,3 +81,25 @@ Gigabytes = Annotated[float, Constraint("above 0 GB and finite", lambda gb: gb >
 """An amount of memory."""
 Seed = Annotated[int, Constraint("at least 0 and below 2**63", lambda seed: 0 <= seed < 2**63)]
 """What torch takes as a seed, without the negative ones."""
+
+
+def is_device_name(name: str) -> bool:
+    """Return whether a device can be called so, on this machine or on another."""
+    return re.fullmatch(r"auto|cpu|mps|cuda(:\d+)?", name) is not None
+
+
+def is_bursts(text: str) -> bool:
+    """Return whether text is auto, no or a positive number of seconds."""
+    try:
+        return text.strip().lower() in ("auto", "no") or 0 < float(text) < math.inf
+    except ValueError:
+        return False
+
+
+DEVICE_NAMES = "auto, cpu, mps, cuda, or cuda:1 for the second GPU"
+DeviceName = Annotated[str, Constraint(DEVICE_NAMES, is_device_name)]
+Bursts = Annotated[str, Constraint("auto, no or a number of seconds", is_bursts)]
+Name = Annotated[str, Constraint("a name", bool)]
+"""Of a file, a network or a method."""
+Names = Annotated[str, Constraint("names, as in rpc,uno", lambda text: all(text.split(",")))]
+"""With commas between them."""

@@ -12,7 +12,16 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple, get_type_hints
 
-from holotype.config.parse import CastError, cast, describe_type, field_docs, first_line, value_text
+from holotype.config.parse import (
+    CastError,
+    cast,
+    describe_type,
+    field_docs,
+    first_line,
+    flatten,
+    parse_yaml,
+    value_text,
+)
 from holotype.errors import InputError
 from holotype.methods import Method, check_code_allowed, find_method
 from holotype.runs.experiment import Experiment
@@ -87,7 +96,7 @@ def default_experiment(method: str, dataset: str, preset: str = "default") -> Ex
 
 
 def read_settings(file: Path, method: str | None = None) -> dict[str, Any]:
-    """The settings that a YAML file such as a run's config.yaml holds, keys and values checked, group by group.
+    """Return the dotted settings that a YAML file such as a run's config.yaml holds, keys and values checked.
 
     method: whose settings the group `method` holds; by default that of the file's own `method_name`. Where neither
     says it, what is in that group is returned as it stands, for `resolve` to check.
@@ -97,14 +106,7 @@ def read_settings(file: Path, method: str | None = None) -> dict[str, Any]:
     if not method and isinstance(name, str):
         check_code_allowed(name, file)
     config = find_method(name).Config() if isinstance(name, str) else None
-    found: dict[str, Any] = {}
-    for key, value in _check(content, Experiment("", "", method=config), f" in {file}").items():
-        *groups, last = key.split(".")
-        target = found
-        for group in groups:
-            target = target.setdefault(group, {})
-        target[last] = value
-    return found
+    return flatten(_check(content, Experiment("", "", method=config), f" in {file}"))
 
 
 def setting_values(target: Any, prefix: str = "") -> Iterator[tuple[str, Any, Any]]:
@@ -160,39 +162,27 @@ def _check(given: Mapping[Any, Any], experiment: Experiment, where: str = "") ->
         for name, value in tree.items():
             key = prefix + str(name).replace("-", "_")
             if key in groups:
-                walk(_to_tree(value, f"{key}{where}"), f"{key}.")
+                if _is_group(value):
+                    value = {name: one for name, one, _ in _fields(value)}
+                if not isinstance(value, Mapping):
+                    raise InputError(f"{key}{where} is a group of settings, not a value: {value!r}.")
+                walk(value, f"{key}.")
             elif key in known:
-                found[key] = _cast(value, known[key], f"{key}{where}")
+                try:
+                    found[key] = cast(value, known[key])
+                except CastError as error:
+                    raise InputError(f"{key}{where} must be {error}, not {value!r}.") from error
             else:
-                raise InputError(f"The setting {key!r}{where} is unknown; {_hint(key, known)}")
+                meant = nearest_setting(key, known)
+                listed = "holotype train METHOD DATASET --help lists what there is."
+                hint = f"did you mean {meant}?" if meant else listed
+                raise InputError(f"The setting {key!r}{where} is unknown; {hint}")
 
     walk(given, "")
     return found
 
 
-def _to_tree(value: Any, called: str) -> Mapping[Any, Any]:
-    if _is_group(value):
-        return {name: one for name, one, _ in _fields(value)}
-    if isinstance(value, Mapping):
-        return value
-    raise InputError(f"{called} is a group of settings, not a value: {value!r}.")
-
-
-def _cast(value: Any, hint: Any, called: str) -> Any:
-    try:
-        return cast(value, hint)
-    except CastError as error:
-        raise InputError(f"{called} must be {error}, not {value!r}.") from error
-
-
-def _hint(key: str, known: Iterable[str]) -> str:
-    meant = nearest_setting(key, known)
-    return f"did you mean {meant}?" if meant else "holotype train METHOD DATASET --help lists what there is."
-
-
 def _read_yaml(file: Path) -> dict[Any, Any]:
-    from holotype.config.parse import parse_yaml
-
     try:
         content = parse_yaml(file.read_text(encoding="utf-8"))
     except OSError as error:

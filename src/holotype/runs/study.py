@@ -12,7 +12,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from holotype.config.parse import parse_values
+from holotype.config.parse import CastError, cast, parse_yaml
+from holotype.config.types import Name
 from holotype.errors import InputError
 from holotype.methods.registry import check_code_allowed
 from holotype.utils.text import did_you_mean, suggest, suggest_path
@@ -91,7 +92,7 @@ def build_study(content: Mapping[str, Any], path: Path | str) -> Study:
     reference = _text(content, "reference", place, "") or None
     if reference is not None and reference not in made:
         raise InputError(
-            f"{place} has the reference {reference!r}, which is not among its rows {_names(made)}."
+            f"{place} has the reference {reference!r}, which is not among its rows {', '.join(made)}."
         )
     cache_views = _text(content, "cache_views", place, "off")
     commit = _text(content, "commit", place, "") or None
@@ -108,17 +109,17 @@ def select_rows_by_name(study: Study, names: Sequence[str]) -> list[StudyRow]:
         if name not in study.rows:
             raise InputError(
                 f"The study {study.name} has no row {name!r}{suggest(name, study.rows)}; its rows are "
-                f"{_names(study.rows)}."
+                f"{', '.join(study.rows)}."
             )
     return [row for row in study.rows.values() if row.name in names]
 
 
 def _row(name: Any, row: Any, study: dict[str, Any], common: dict[str, Any], path: Path) -> StudyRow:
     place = f"The row {name!r} of {path}"
-    if not _is_name(name):
+    if not isinstance(name, str) or not ROW_NAME.fullmatch(name) or name == "null":
         raise InputError(
-            f"{place} cannot be called so; a name begins with a letter or digit, consists of letters, digits and "
-            ". _ = + @ -, and is no number, date, true, false or null."  # which config.yaml would not bring back
+            f"{place} cannot be called so; a name begins with a letter or digit and consists of letters, digits and "
+            ". _ = + @ -, and is not null."
         )
     if not isinstance(row, dict):
         raise InputError(f"{place} must say its method; write `{name}: {{method: simgcd}}`.")
@@ -129,7 +130,7 @@ def _row(name: Any, row: Any, study: dict[str, Any], common: dict[str, Any], pat
         preset=_text(row, "preset", place, "default"),
         asks=_text(row, "asks", place, ""),
         settings=common | _settings(row, place),
-        datasets=_list(str, "names or paths, as in [cub, scars]", "datasets", {path: study, place: row}),
+        datasets=_list(Name, "names or paths, as in [cub, scars]", "datasets", {path: study, place: row}),
         seeds=_list(int, "whole numbers, as in [0, 1, 2]", "seeds", {path: study, place: row}),
         record=_text(row, "record", place, "") or None,
     )
@@ -155,65 +156,41 @@ def _text(content: dict[str, Any], key: str, place: str, default: str | None = N
     return value.strip()
 
 
-def _list(kind: type, meant: str, key: str, places: dict[Any, dict[str, Any]]) -> tuple[Any, ...]:
+def _list(kind: Any, meant: str, key: str, places: dict[Any, dict[str, Any]]) -> tuple[Any, ...]:
     """Of the last place that has it: a row's own list, or else the study's."""
     having = [place for place in places if key in places[place]]
     if not having:
         raise InputError(f"{next(iter(places))} lacks the key {key}; write a list of {meant}.")
     value = places[having[-1]][key]
-    # type() and not isinstance: `true` is no seed
-    if not isinstance(value, list) or not value or any(type(one) is not kind or one == "" for one in value):
-        raise InputError(f"{having[-1]} has {key} = {value!r}; write a list of {meant}.")
-    if len(set(value)) < len(value):
-        raise InputError(f"{having[-1]} has {key} = {value!r}, in which one stands twice; leave it out.")
-    return tuple(value)
+    try:
+        items: tuple[Any, ...] = cast(value, tuple[kind, ...])
+    except CastError:
+        items = ()
+    if not items or len(set(items)) < len(items):
+        twice = ", in which one stands twice" if items else ""
+        raise InputError(f"{having[-1]} has {key} = {value!r}{twice}; write a list of {meant}, each once.")
+    return items
 
 
 def _settings(content: dict[str, Any], place: str) -> dict[str, Any]:
     """Dotted names, spelled with underscores, and values that a flag could have."""
-    given = content.get("settings")
-    if given is None:
-        return {}
-    if not isinstance(given, dict):
-        raise InputError(f"{place} has settings = {given!r}; write them as `train.epochs: 100`.")
-    found: dict[str, Any] = {}
-    for name, value in given.items():
-        key = str(name).replace("-", "_")
-        if key in KEYS_OF_ROWS:
+    settings = content.get("settings") or {}
+    if not isinstance(settings, dict):
+        raise InputError(f"{place} has settings = {settings!r}; write them as `train.epochs: 100`.")
+    for name, value in settings.items():
+        if (key := str(name).replace("-", "_")) in KEYS_OF_ROWS:
             raise InputError(f"{place} has {name} under settings; its place is {KEYS_OF_ROWS[key]}.")
         if isinstance(value, dict):
             raise InputError(
                 f"{place} has the group {name} under settings; write each setting by its whole name, as in "
                 "`train.epochs: 100`."
             )
-        if not all(_is_plain(one) for one in (value if isinstance(value, list) else [value])):
-            raise InputError(f"{place} has {name} = {value!r}, which no setting can be; write it in quotes.")
-        found[key] = value
-    return found
-
-
-def _is_plain(value: Any) -> bool:
-    return value is None or isinstance(value, str | int | float | bool)
-
-
-def _is_name(name: Any) -> bool:
-    try:
-        return (
-            isinstance(name, str)
-            and ROW_NAME.fullmatch(name) is not None
-            and isinstance(parse_values(name), str)
-        )
-    except ValueError:  # 2024-13-01
-        return False
-
-
-def _names(rows: dict[str, StudyRow]) -> str:
-    return ", ".join(rows)
+    return {str(name).replace("-", "_"): value for name, value in settings.items()}
 
 
 def _load(path: Path) -> dict[str, Any]:
     try:
-        content = parse_values(path.read_text(encoding="utf-8"))
+        content = parse_yaml(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise InputError(f"The study {path} cannot be read: {error.strerror}{suggest_path(path)}.") from error
     except ValueError as error:

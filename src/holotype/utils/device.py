@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import os
-import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Literal
 
-from holotype.config.types import Constraint
+from holotype.config.types import DEVICE_NAMES, is_device_name
 from holotype.errors import InputError
 
 if TYPE_CHECKING:
@@ -16,16 +15,6 @@ if TYPE_CHECKING:
 
 Precision = Literal["fp32", "bf16", "fp64"]
 """fp32 and fp64 throughout; bf16: the frozen trunk in it, the tail under autocast, heads and losses in fp32."""
-
-NAMES = "auto, cpu, mps, cuda, or cuda:1 for the second GPU"
-
-
-def is_device_name(name: str) -> bool:
-    """Whether a device can be called so, on this machine or on another."""
-    return re.fullmatch(r"auto|cpu|mps|cuda(:\d+)?", name) is not None
-
-
-DeviceName = Annotated[str, Constraint(NAMES, is_device_name)]
 
 
 @dataclass(frozen=True)
@@ -81,7 +70,7 @@ def pick_device(name: str) -> str:
     if name == "auto":
         return "cuda" if torch.cuda.is_available() else "cpu"
     if not is_device_name(name):
-        raise InputError(f"--device {name} is unknown; use {NAMES}.")
+        raise InputError(f"--device {name} is unknown; use {DEVICE_NAMES}.")
     kind, _, number = name.partition(":")
     available = {"cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available(), "cpu": True}
     if not available[kind]:

@@ -24,10 +24,14 @@ def join_or(names: Iterable[str]) -> str:
 
 
 def format_duration(seconds: float) -> str:
-    """Return 40 s, 12 min, 3 h 20 min."""
+    """Return 40 s, 12 min, 3 h 20 min, 5 days."""
+    if not seconds < 1e9:
+        return "an unknown time"
     if seconds < 100:
         return f"{seconds:.0f} s"
     minutes = round(seconds / 60)
+    if minutes >= 48 * 60:
+        return f"{round(minutes / 1440)} days"
     return f"{minutes} min" if minutes < 100 else f"{minutes // 60} h {minutes % 60} min"
 
 
