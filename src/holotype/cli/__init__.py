@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from holotype import __version__
 from holotype.errors import InputError, Stopped, signal_of
 from holotype.utils.console import best_effort_streams, console_options, plain_characters
-from holotype.utils.signals import interrupting, last_signal
+from holotype.utils.processes import interrupting, last_signal
 from holotype.utils.text import did_you_mean
 
 DONE, FAULT, BAD_INPUT, NOT_WELL, STOPPED = 0, 1, 2, 3, 128

@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 from holotype.cli.common import Dir, Parser, aligned, echo
 from holotype.config.types import DeviceName
 from holotype.errors import InputError
-from holotype.models.licences import has_conditions
-from holotype.models.zoo import RECOMMENDED, USES, RecommendedBackbone
+from holotype.models.zoo import RECOMMENDED, USES, RecommendedBackbone, has_conditions
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -79,7 +78,7 @@ def download_command(options: BackbonesOptions) -> int:
     if options.measure:
         raise InputError(f"--measure belongs to the lists; leave it out of {FETCH}.")
     from holotype.models.hub import download_backbone
-    from holotype.models.licences import licence_text
+    from holotype.models.zoo import licence_text
     from holotype.utils.text import format_bytes
 
     done = download_backbone(options.name, options.to or Path())
@@ -109,7 +108,7 @@ def measured_speed(
     """Speeds on this machine, now."""
     import torch
 
-    from holotype.models.speed import measure_speed
+    from holotype.models.zoo import measure_speed
     from holotype.runs.provenance import hardware
     from holotype.utils.device import Device
 

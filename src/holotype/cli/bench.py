@@ -146,7 +146,7 @@ def experiments_of(study: Study, options: BenchOptions) -> list[Experiment]:
 def warn_of_exact_mode(exact: Sequence[Experiment], options: BenchOptions) -> None:
     """Name methods that cannot use the token cache that was asked for by number; or, where nobody has said `off`, say
     that what could use one trains faster on a CPU."""
-    from holotype.runs.cache_policy import views_of
+    from holotype.runs.build import views_of
     from holotype.utils.device import pick_device
 
     if options.cache_views is None:

@@ -10,8 +10,7 @@ from typing import Annotated
 
 from holotype.cli.common import Parser, echo
 from holotype.errors import InputError
-from holotype.utils.cache_dir import CacheEntry, list_cache, remove_cache_entry
-from holotype.utils.memory import MemoryConfig, cache_folder
+from holotype.utils.memory import CacheEntry, MemoryConfig, cache_folder, list_cache, remove_cache_entry
 from holotype.utils.text import format_bytes, format_duration, plural
 
 ENTRIES_SHOWN = 40

@@ -43,9 +43,8 @@ def make_parser() -> Parser:
 def command(argv: Sequence[str]) -> int:
     options: CutOptions = make_parser().parse_args(argv)
     from holotype.report import build_report
-    from holotype.results.discovery import Discovery
+    from holotype.results.discovery import Discovery, read_features
     from holotype.results.edits import edits_csv
-    from holotype.results.features import read_features
     from holotype.results.hierarchy import cut_tree, preview_cut, reachable_counts
     from holotype.utils.atomic import refuse_links, write_text
     from holotype.utils.locks import lock_folder
@@ -111,7 +110,7 @@ def check_apart(out: Path, folder: Path, *, overwrite: bool) -> None:
     overwrite: it may hold a cut.
     """
     from holotype.results.edits import EDIT_LOG
-    from holotype.runs.run_folder import IDENTITY_FILE
+    from holotype.runs.record import IDENTITY_FILE
 
     if out.resolve() == folder.resolve() or (out / IDENTITY_FILE).exists():
         raise InputError(f"{out} holds a run; choose another folder with --out.")

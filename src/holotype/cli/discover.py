@@ -111,11 +111,10 @@ def print_dry_run(table: Table, options: DiscoverOptions) -> int:
     if is_rank0_output():  # what follows takes seconds to import
         echo("\n".join((*seen.lines, *shots, *seen.unread)), flush=True)
     from holotype.discovery.backbone_choice import preview_backbone
-    from holotype.discovery.dry_run import preview_round
+    from holotype.discovery.dry_run import estimate_time, preview_round
     from holotype.discovery.ensemble_training import choose_trainings
     from holotype.discovery.ownership import check_labels_remain
     from holotype.discovery.pipeline import check_table
-    from holotype.discovery.time_estimate import estimate_time
     from holotype.utils.device import pick_device
 
     folder = options.folder(table)
@@ -175,7 +174,7 @@ def discovery_summary(found: Discovery, folder: Path) -> str:
     from holotype.results.describe import burst_events, burst_text
     from holotype.results.discovery import weighted_sizes
     from holotype.results.ensemble import stability_summary as returning
-    from holotype.runs.run_folder import RunFolder
+    from holotype.runs.record import RunFolder
 
     images, facts, whole = found.images, found.facts, weighted_sizes(found.images)
     unread = int((images.problem != "").sum())

@@ -19,9 +19,8 @@ from typing import Any
 from holotype import __version__
 from holotype.cli.common import Parser, echo, echo_json
 from holotype.errors import InputError
-from holotype.utils.cache_dir import list_cache
 from holotype.utils.device import cpu_count, default_precision, pick_device
-from holotype.utils.memory import MemoryConfig, available_memory, cache_folder
+from holotype.utils.memory import MemoryConfig, available_memory, cache_folder, list_cache
 from holotype.utils.text import format_bytes
 
 CHECKED_PACKAGES = (

@@ -123,7 +123,7 @@ def zip_text(done: ZipResult, where: Path) -> str:
 
 def next_round_hint(folder: Path, outcome: AppliedEdits) -> list[str]:
     """What the edits say to another round, where there can be one and it would be told something new."""
-    from holotype.discovery.edit_summary import is_all_reported
+    from holotype.discovery.constraints import is_all_reported
     from holotype.discovery.rounds import pending_edits, replay_edits
 
     if not outcome.discovery.facts.round:
