@@ -106,11 +106,11 @@ def test_the_same_command_goes_on_where_it_was_stopped(
         patch.setattr("holotype.training.progress.StopRequest.__enter__", pressed)
         with pytest.raises(Stopped, match="image 64"):
             discover_table(table, small(), run, progress=False)
-        patch.setattr("holotype.embeddings.extract.embed_rows", lambda *_: pytest.fail("embedded again"))
+        patch.setattr("holotype.embeddings.store.embed_rows", lambda *_: pytest.fail("embedded again"))
         with pytest.raises(Stopped, match="epoch 1"):
             discover_table(table, small(), run, progress=False)
     assert (run / "rounds" / "1" / "state.json").is_file()
-    monkeypatch.setattr("holotype.embeddings.extract.embed_rows", lambda *_: pytest.fail("embedded again"))
+    monkeypatch.setattr("holotype.embeddings.store.embed_rows", lambda *_: pytest.fail("embedded again"))
     for module, name, step in (
         ("holotype.runs.run", "put_together", "placing"),
         ("holotype.report.projection", "layout", "the map"),

@@ -7,7 +7,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-import holotype.embeddings.extract as embed
+import holotype.embeddings.store as embed
 from holotype.data.load import load_table
 from holotype.results.discovery import Discovery
 from holotype.utils.serialization import read_json
@@ -72,7 +72,7 @@ def test_embeddings_of_another_network_claim_no_folder(holotype, sampled: Path, 
         *("--backbone", "embedded", "--device", "cpu", "--no-progress"),
     )
     assert outcome.code == 2
-    assert "holds embeddings of" in outcome.err
+    assert "backbone digest" in outcome.err
     assert not (tmp_path / "run" / "identity.json").exists()
 
 

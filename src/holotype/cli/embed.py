@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from holotype.data.paths import Paths
     from holotype.data.table import Table
     from holotype.discovery.backbone_choice import BackboneChoice
-    from holotype.embeddings.extract import EmbedCounts, Embeddings
+    from holotype.embeddings.store import EmbedCounts, Embeddings
 
 
 @dataclass
@@ -59,13 +59,14 @@ def command(argv: Sequence[str]) -> int:
 def _embed_slices(given: Any, folder: Path) -> int:
     from holotype.config.schema import resolved_backbone
     from holotype.embeddings.executor import shard_of_process
-    from holotype.embeddings.extract import EmbedCounts, EmbedShard, embed_facts, embed_summary
     from holotype.embeddings.shards import ShardRequest, prepare_shards
+    from holotype.embeddings.store import EmbedCounts, EmbedShard, backbone_facts
 
     source, paths = source_stream(given)
     chosen = choose_network(given)
     backbone = chosen.backbone
-    wanted = ShardRequest(embed_facts(backbone), embed_summary(), source, paths, shard_size(given))
+    about = {"backbone": backbone.name}
+    wanted = ShardRequest(backbone_facts(backbone), source, paths, shard_size(given), about)
     planned = prepare_shards(folder, wanted, shard_of_process(given.only) if given.only else None)
     job = EmbedShard(
         str(folder.resolve()),
@@ -89,7 +90,7 @@ def make_parser() -> Parser:
     parser = Parser(
         prog="holotype embed",
         description="Write the features that a frozen backbone gives to every image, as Parquet shards with the "
-        "columns path, feature, problem and note. You can stop with Ctrl-C; the same command continues.",
+        "columns digest, path, feature, problem and note. You can stop with Ctrl-C; the same command continues.",
     )
     add_image_flags(parser)
     parser.add_argument("--out", metavar="DIR", help="folder for the shards (default: runs/NAME-embeddings)")
@@ -159,14 +160,12 @@ def source_stream(given: Any) -> tuple[str, Callable[[], Paths]]:
     """What the images are called in a manifest, and what begins a stream of their paths."""
     from holotype.data.datasets.registry import BENCHMARKS
     from holotype.data.load import paths_of, stream_paths
-    from holotype.data.storage import is_address, is_pattern
     from holotype.embeddings.shards import absolute_source
 
     if given.images in BENCHMARKS:
         return given.images, lambda: paths_of(read_source(given).table)
-    plain = not is_address(given.images) and not is_pattern(given.images)
     labels = Path(given.labels) if given.labels else None
-    return absolute_source(given.images, plain), lambda: stream_paths(given.images, labels=labels)
+    return absolute_source(given.images), lambda: stream_paths(given.images, labels=labels)
 
 
 def source_label(images: str) -> str:
@@ -200,7 +199,7 @@ def choose_network(given: Any) -> BackboneChoice:
 
 def embed_source(table: Table, given: Any, folder: Path) -> tuple[Embeddings, str]:
     """The features of a table as the flags ask, all in memory, and the digest of the backbone."""
-    from holotype.embeddings.extract import embed_table
+    from holotype.embeddings.store import embed_table
     from holotype.utils.device import Device
 
     backbone = choose_network(given).backbone

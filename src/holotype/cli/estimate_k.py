@@ -16,7 +16,7 @@ from holotype.utils.locks import lock_folder
 if TYPE_CHECKING:
     from holotype.clustering.k_curve import CountEstimate, CountPoint
     from holotype.data.table import Table
-    from holotype.embeddings.extract import Embeddings
+    from holotype.embeddings.store import Embeddings
 
 WIDTH = 30
 """Characters of the longest bar of the curve."""

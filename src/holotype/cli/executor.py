@@ -74,7 +74,7 @@ def check_executor_flags(given: Any) -> None:
             f"--slice {given.slice} is more than {IMAGES_PER_PLAN_SHARD:,} images; give a smaller number."
         )
     if given.engine == RAY_EXECUTOR:
-        from holotype.embeddings.ray import check_installed
+        from holotype.embeddings.executor import check_installed
 
         check_installed()
 
@@ -125,7 +125,7 @@ def run_sharded(folder: ShardFolder, job: Any, given: Any, title: str, add: Call
 def _make_executor(job: Any, given: Any, advance: Callable[[int], None]) -> Iterator[Executor]:
     """What does the slices. advance: of this process, where the job may tell how far it is within a slice."""
     if given.engine == RAY_EXECUTOR:
-        from holotype.embeddings.ray import ray_session
+        from holotype.embeddings.executor import ray_session
 
         with ray_session(job, given.ray_address, given.actors, gpus=given.device != "cpu") as engine:
             yield engine
