@@ -25,7 +25,7 @@ import torch
 
 from holotype.clustering.class_size import measure_classes
 from holotype.embeddings.coreset import NoLabels, draw_coreset, path_hashes, uniform
-from holotype.embeddings.store import EmbeddingParts
+from holotype.embeddings.store import EMBEDDINGS_FORMAT, EmbeddingParts
 from holotype.errors import InputError
 from holotype.utils.atomic import write_text
 from holotype.utils.serialization import dump_json, write_parquet
@@ -60,13 +60,20 @@ class Made:
         centre = np.random.default_rng([self.seed, 1]).normal(size=(self.categories, self.dim))
         category = self.category()
         folder.mkdir(parents=True, exist_ok=True)
-        facts = {"format": 2, "backbone": "made", "backbone_digest": "", "image_size": 1, "dim": self.dim}
+        facts = {
+            "format": EMBEDDINGS_FORMAT,
+            "backbone": "made",
+            "backbone_digest": "",
+            "image_size": 1,
+            "dim": self.dim,
+        }
         write_text(folder / "manifest.json", dump_json({**facts, "n": self.rows, "root": str(folder)}))
         for number, first in enumerate(range(0, self.rows, each)):
             rows = np.arange(first, min(first + each, self.rows))
             noise = np.random.default_rng([self.seed, 2, number]).normal(size=(len(rows), self.dim))
             feature = (centre[category[rows]] + noise).astype(np.float16)
             columns = {
+                "digest": pa.array([self.path(row) for row in rows], pa.string()),
                 "path": pa.array([self.path(row) for row in rows], pa.string()),
                 "stamp": pa.array([""] * len(rows), pa.string()),
                 "feature": pa.FixedSizeListArray.from_arrays(pa.array(feature.ravel()), self.dim),
@@ -145,7 +152,7 @@ def features_of(folder: Path, rows: np.ndarray) -> np.ndarray:
     wanted = set(rows.tolist())
     return np.concatenate(
         [
-            part.feature[[number_of(path) in wanted for path in part.path]]
+            part.features[[number_of(path) in wanted for path in part.path]]
             for part in EmbeddingParts(folder)
             if any(number_of(path) in wanted for path in part.path)
         ]

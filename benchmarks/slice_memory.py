@@ -49,14 +49,14 @@ def embed_noise(source: Path, folder: Path) -> dict[str, object]:
     """`holotype embed` with noise in the network's place."""
     from holotype.config.schema import BackboneConfig
     from holotype.data.load import stream_paths
-    from holotype.embeddings.extract import Embeddings, EmbedShard
+    from holotype.embeddings.store import Embeddings, EmbedShard
 
     class Noise(EmbedShard):
         def _embed(self, paths: list[str], rows: np.ndarray, found: Embeddings, advance: object) -> int:
             found.features[rows] = np.random.default_rng(0).standard_normal((len(rows), DIM))
-            return len(rows)
+            return 0
 
-    wanted = ShardRequest({"format": 0}, {}, str(source), lambda: stream_paths(source), EACH)
+    wanted = ShardRequest({"format": 0}, str(source), lambda: stream_paths(source), EACH)
     return through(
         lambda: prepare_shards(folder, wanted),
         lambda planned: Noise(str(folder), planned.root, BackboneConfig(), "", 224, DIM, "cpu"),

@@ -71,7 +71,7 @@ def simulate(slices: int, engine: str, actors: int, synced: bool, folder: Path) 
         "synced": synced,
     }
     start = time.perf_counter()
-    planned = prepare_shards(folder, ShardRequest({"format": 0}, {}, "/photos", paths, 1))
+    planned = prepare_shards(folder, ShardRequest({"format": 0}, "/photos", paths, 1))
     told["plan_s"] = round(time.perf_counter() - start, 1)
     job, start = WriteKilobyte(str(folder), synced), time.perf_counter()
     with _engine(job, engine, actors) as run:
@@ -92,7 +92,7 @@ def _engine(job: WriteKilobyte, engine: str, actors: int) -> Iterator[Executor]:
     if engine == "local":
         yield partial(run_shards, job)
         return
-    from holotype.embeddings.ray import ray_session
+    from holotype.embeddings.executor import ray_session
 
     with ray_session(job, None, actors, gpus=False) as on_ray:
         yield on_ray
@@ -114,7 +114,7 @@ def compare_loop(n: int, repeats: int, place: Path, longer: int = 500) -> dict[s
     """
     from holotype.config.schema import BackboneConfig
     from holotype.data.load import load_table, stream_paths
-    from holotype.embeddings.extract import EmbedShard, embed_table
+    from holotype.embeddings.store import EmbedShard, embed_table
     from holotype.models.backbone import load_backbone
     from holotype.utils.device import Device
     from measure import make_photographs
@@ -128,7 +128,7 @@ def compare_loop(n: int, repeats: int, place: Path, longer: int = 500) -> dict[s
     def slices(folder: Path) -> None:
         source = place / "photos"
         planned = prepare_shards(
-            folder, ShardRequest({"format": 0}, {}, str(source), lambda: stream_paths(source), 512)
+            folder, ShardRequest({"format": 0}, str(source), lambda: stream_paths(source), 512)
         )
         facts = (network.digest, network.image_size, network.dim, "cpu")
         job = EmbedShard(str(folder), planned.root, BackboneConfig(), *facts)

@@ -78,7 +78,7 @@ from holotype.clustering.metrics import clustering_accuracy
 from holotype.config.schema import BackboneConfig
 from holotype.discovery.ensemble_training import train_side_by_side
 from holotype.discovery.round_runner import plan_training
-from holotype.embeddings.extract import embed_table
+from holotype.embeddings.store import embed_table
 from holotype.errors import InputError
 from holotype.models.backbone import Backbone, load_backbone
 from holotype.results.ensemble import Training, vote_consensus

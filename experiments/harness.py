@@ -46,7 +46,7 @@ from holotype.data.datasets.registry import load_benchmark
 from holotype.data.gcd_split import gcd_split
 from holotype.data.table import Table
 from holotype.discovery.pipeline import discover_table
-from holotype.embeddings.extract import embed_table
+from holotype.embeddings.store import embed_table
 from holotype.errors import InputError
 from holotype.methods import METHODS
 from holotype.methods.registry import allow_code

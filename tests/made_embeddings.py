@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from holotype.embeddings.store import EMBEDDINGS_FORMAT
 from holotype.utils.atomic import write_text
 from holotype.utils.serialization import dump_json, write_parquet
 
@@ -20,24 +21,28 @@ def write_embeddings(
     *,
     each: int = 50,
     problem: Mapping[int, str] | None = None,
-    stamp: Sequence[str] | None = None,
-    digits: int = 5,
     **facts: Any,
 ) -> Path:
     """path: (N,) as seen from the root. feature: (N, D). problem: row to why it could not be read."""
-    told = {"format": 2, "backbone": "made", "backbone_digest": "d", "image_size": 8, "dim": feature.shape[1]}
+    told = {
+        "format": EMBEDDINGS_FORMAT,
+        "backbone": "made",
+        "backbone_digest": "d",
+        "image_size": 8,
+        "dim": feature.shape[1],
+    }
     told |= {"n": len(path), "root": str(folder.parent), **facts}
     write_text(folder / "manifest.json", dump_json(told))
-    stamp = stamp or [""] * len(path)
     for number, first in enumerate(range(0, len(path), each)):
         rows = range(first, min(first + each, len(path)))
         values = pa.array(feature[rows.start : rows.stop].ravel())
         columns = {
+            "digest": pa.array([f"{row:032x}" for row in rows], pa.string()),
             "path": pa.array([path[row] for row in rows], pa.string()),
-            "stamp": pa.array([stamp[row] for row in rows], pa.string()),
+            "stamp": pa.array([""] * len(rows), pa.string()),
             "feature": pa.FixedSizeListArray.from_arrays(values, feature.shape[1]),
             "problem": pa.array([(problem or {}).get(row, "") for row in rows], pa.string()),
             "note": pa.array([""] * len(rows), pa.string()),
         }
-        write_parquet(folder / f"part-{number:0{digits}d}.parquet", pa.table(columns))
+        write_parquet(folder / f"part-{number:06d}.parquet", pa.table(columns))
     return folder

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from holotype.embeddings.extract import embed_table
+from holotype.embeddings.store import embed_table
 from holotype.models.backbone import load_backbone
 from holotype.results.discovery import IMAGE_TABLE_COLUMNS, Category, Discovery, RunFacts
 from holotype.runs.assemble import RoundContext

@@ -8,12 +8,12 @@ import json
 import shutil
 from pathlib import Path
 
+import holotype.embeddings.extract as embed
 import numpy as np
 import pandas as pd
 import pytest
 from PIL import Image
 
-import holotype.embeddings.extract as embed
 from holotype.clustering.estimate_k import pick_k
 from holotype.clustering.k_curve import CountEstimate
 from holotype.data.load import load_table
@@ -112,11 +112,11 @@ def test_the_same_command_goes_on_where_it_was_stopped(
         patch.setattr("holotype.training.progress.StopRequest.__enter__", pressed)
         with pytest.raises(Stopped, match="image 64"):
             discover_table(table, small(), run, progress=False)
-        patch.setattr("holotype.embeddings.extract.embed_rows", lambda *_: pytest.fail("embedded again"))
+        patch.setattr("holotype.embeddings.store.embed_rows", lambda *_: pytest.fail("embedded again"))
         with pytest.raises(Stopped, match="epoch 1"):
             discover_table(table, small(), run, progress=False)
     assert (run / "rounds" / "1" / "state.json").is_file()
-    monkeypatch.setattr("holotype.embeddings.extract.embed_rows", lambda *_: pytest.fail("embedded again"))
+    monkeypatch.setattr("holotype.embeddings.store.embed_rows", lambda *_: pytest.fail("embedded again"))
     for module, name, step in (
         ("holotype.runs.run", "build_discovery", "placing"),
         ("holotype.report.projection", "project_tsne", "the map"),

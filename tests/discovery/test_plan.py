@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-import holotype.embeddings.extract as module
+import holotype.embeddings.store as module
 from holotype.data.load import load_table
 from holotype.discovery.pipeline import default_folder, discover_table
 from holotype.discovery.plan import plan_round
@@ -57,7 +57,7 @@ def test_a_discovery_goes_on_where_its_images_were_moved(photos, small, tmp_path
     # a file that was exported before the images were moved still counts
     blue = [str(photos / "unlabelled" / f"blue-{i:02d}.png") for i in range(8, 14)]
     file = edits_file(run, *[("confirm", path, "", "blue") for path in blue])
-    monkeypatch.setattr("holotype.embeddings.extract.embed_rows", lambda *_: pytest.fail("embedded again"))
+    monkeypatch.setattr("holotype.embeddings.store.embed_rows", lambda *_: pytest.fail("embedded again"))
     again = discover_table(load_table(elsewhere), small(), run, progress=False, edits=file)
     assert again.facts.confirmed_labels == 7
     assert "blue" in again.known
@@ -230,7 +230,7 @@ def test_other_settings_are_another_round(settings, said, go, photos, tmp_path, 
     first = go()
     novel = next(c.id for c in first.categories if c.kind == "novel")
     file = edits_file(tmp_path / "run", ("rename", "", novel, "suns"))
-    monkeypatch.setattr("holotype.embeddings.extract.embed_rows", lambda *_: pytest.fail("embedded again"))
+    monkeypatch.setattr("holotype.embeddings.store.embed_rows", lambda *_: pytest.fail("embedded again"))
     second = go(edits=file, **settings)
     assert f"Settings that differ from round 1: {said}." in caplog.text
     assert (second.facts.round, second.facts.earlier_runs) == (2, (first.run_id,))

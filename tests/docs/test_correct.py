@@ -12,7 +12,7 @@ import pandas as pd
 import pytest
 
 from holotype.discovery import ownership
-from holotype.embeddings import extract
+from holotype.embeddings import store
 from holotype.report import page_data
 from holotype.results import discovery, edits
 from holotype.results.discovery import IMAGE_TABLE_COLUMNS, Discovery, EditState, RunFacts
@@ -87,7 +87,7 @@ def test_versions_and_keys_are_told() -> None:
         "identity.json": identity.IDENTITY_FORMAT,
         "scores.json": record.RECORD_FORMAT,
         "edits.csv": edits.LOG_FORMAT,
-        "embeddings/": extract.EMBEDDINGS_FORMAT,
+        "embeddings/": store.EMBEDDINGS_FORMAT,
         "report/": page_data.PAGE_FORMAT,
     }
     assert {name: told[name][1] for name in versions} == {name: str(n) for name, n in versions.items()}

@@ -98,7 +98,7 @@ def test_corrections_made_since_are_noticed(assign, run) -> None:
     found.save(run)
     outcome = assign("--engine", "local")
     assert outcome.code == 2
-    assert "its model, or corrections made since" in outcome.err
+    assert "not the same: model" in outcome.err
     manifest = read_json(run / "assigned" / "new" / "manifest.json")
     assert manifest["run_id"] == trained.run_id
 

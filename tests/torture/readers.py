@@ -80,18 +80,14 @@ def _model(run: Path) -> None:
 
 def _embeddings(world: World, run: Path) -> None:
     from holotype.config.schema import BackboneConfig
-    from holotype.data.hashing import file_stamps, image_digests
     from holotype.data.load import load_table
-    from holotype.embeddings.store import embed_by_content
+    from holotype.embeddings.store import embed_table
     from holotype.models.backbone import load_backbone
     from holotype.utils.device import Device
 
     table = load_table(world.listed)
-    paths = [str(path) for path in table.path]
-    stamp = file_stamps(paths)
-    found = image_digests(paths, stamp, [None] * len(paths))
     backbone = load_backbone(BackboneConfig(str(world.backbone)))
-    embed_by_content(table, found, backbone, Device.on("cpu"), run / "embeddings")
+    embed_table(table, backbone, Device.on("cpu"), run / "embeddings")
 
 
 def _report(run: Path) -> None:

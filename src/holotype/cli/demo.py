@@ -30,7 +30,7 @@ from holotype.data.samplers import keyed_generator
 from holotype.data.table import Table
 from holotype.discovery.collection import index_images, read_collection
 from holotype.discovery.pipeline import discover_table
-from holotype.embeddings.store import embed_by_content
+from holotype.embeddings.store import embed_table
 from holotype.methods import Images, Task, find_method
 from holotype.models.backbone import load_backbone
 from holotype.report import build_report
@@ -103,7 +103,7 @@ def score_kmeans(judged: Table, config: DiscoverConfig, found: Discovery, run: P
     """k-means on the frozen features that the discovery began with, with as many categories as it was trained for."""
     backbone = load_backbone(config.network)
     digest = [seen.digest for seen in index_images(judged, read_collection(run)).images.values()]
-    embedded = embed_by_content(judged, digest, backbone, Device.on(config.device), run / "embeddings")
+    embedded = embed_table(judged, backbone, Device.on(config.device), run / "embeddings", digest=digest)
     features, label = torch.from_numpy(embedded.features), torch.from_numpy(judged.target)
     n_labelled = int(judged.labelled.sum())
     task = Task(len(judged.known), found.facts.k, backbone.dim, len(judged), n_labelled)

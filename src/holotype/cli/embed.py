@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from holotype.data.table import Table
     from holotype.discovery.backbone_choice import BackboneChoice
     from holotype.embeddings.executor import Executor
-    from holotype.embeddings.extract import EmbedCounts, Embeddings
     from holotype.embeddings.shards import ShardFolder
+    from holotype.embeddings.store import EmbedCounts, Embeddings
 
 SMALL_SHARD = 512
 """Images of a slice on a CPU of this machine: a stop loses at most one slice, and a large network takes a minute for
@@ -102,7 +102,7 @@ class ShardOptions(RunningOptions):
                 f"--slice {self.slice} is more than {IMAGES_PER_PLAN_SHARD:,} images; give a smaller number."
             )
         if self.engine == "ray":
-            from holotype.embeddings.ray import check_installed
+            from holotype.embeddings.executor import check_installed
 
             check_installed()
 
@@ -120,8 +120,8 @@ class ShardOptions(RunningOptions):
 
 @dataclass(kw_only=True)
 class EmbedOptions(ImageOptions, ShardOptions):
-    """Write the features that a frozen backbone gives to every image, as Parquet shards with the columns path, feature,
-    problem and note. You can stop with Ctrl-C; the same command continues."""
+    """Write the features that a frozen backbone gives to every image, as Parquet shards with the columns digest, path,
+    feature, problem and note. You can stop with Ctrl-C; the same command continues."""
 
     out: Dir | None = None
     """Folder for the shards (default: runs/NAME-embeddings)."""
@@ -143,13 +143,15 @@ def command(argv: Sequence[str]) -> int:
 
 def _embed_slices(options: EmbedOptions, folder: Path) -> int:
     from holotype.config.schema import resolved_backbone
-    from holotype.embeddings.extract import EmbedCounts, EmbedShard, embed_facts, embed_summary
     from holotype.embeddings.shards import ShardRequest, prepare_shards
+    from holotype.embeddings.store import EmbedCounts, EmbedShard, backbone_facts
 
     source, paths = source_stream(options)
     chosen = choose_network(options)
     backbone = chosen.backbone
-    wanted = ShardRequest(embed_facts(backbone), embed_summary(), source, paths, options.shard_size)
+    wanted = ShardRequest(
+        backbone_facts(backbone), source, paths, options.shard_size, {"backbone": backbone.name}
+    )
     planned = prepare_shards(folder, wanted, options.share)
     job = EmbedShard(
         str(folder.resolve()),
@@ -187,13 +189,11 @@ def source_stream(options: ImageOptions) -> tuple[str, Callable[[], Paths]]:
     """What the images are called in a manifest, and what begins a stream of their paths."""
     from holotype.data.datasets.registry import BENCHMARKS
     from holotype.data.load import paths_of, stream_paths
-    from holotype.data.storage import is_address, is_pattern
     from holotype.embeddings.shards import absolute_source
 
     if options.images in BENCHMARKS:
         return options.images, lambda: paths_of(read_source(options).table)
-    plain = not is_address(options.images) and not is_pattern(options.images)
-    return absolute_source(options.images, plain), lambda: stream_paths(options.images, labels=options.labels)
+    return absolute_source(options.images), lambda: stream_paths(options.images, labels=options.labels)
 
 
 def source_label(images: str) -> str:
@@ -225,7 +225,7 @@ def choose_network(options: ImageOptions) -> BackboneChoice:
 
 def embed_source(table: Table, options: ImageOptions, folder: Path) -> tuple[Embeddings, str]:
     """The features of a table as the flags ask, all in memory, and the digest of the backbone."""
-    from holotype.embeddings.extract import embed_table
+    from holotype.embeddings.store import embed_table
     from holotype.utils.device import Device
 
     backbone = choose_network(options).backbone
@@ -279,7 +279,7 @@ def run_sharded(
 def _make_executor(job: Any, options: ShardOptions, advance: Callable[[int], None]) -> Iterator[Executor]:
     """What does the slices. advance: of this process, where the job may tell how far it is within a slice."""
     if options.engine == "ray":
-        from holotype.embeddings.ray import ray_session
+        from holotype.embeddings.executor import ray_session
 
         with ray_session(job, options.ray_address, options.actors, gpus=options.device != "cpu") as executor:
             yield executor

@@ -21,7 +21,6 @@ from holotype.discovery.collection import read_collection
 from holotype.discovery.ensemble_training import applicable_methods
 from holotype.discovery.relocate import RELOCATION_FILE
 from holotype.discovery.training_plan import methods_of
-from holotype.embeddings.extract import backbone_facts
 from holotype.embeddings.store import EmbeddingParts
 from holotype.errors import InputError
 from holotype.results.discovery import DISCOVERY_FILE as DISCOVERY
@@ -106,7 +105,7 @@ def claim_folder(
     chosen = choose_backbone(config.network, pick_device(config.device))
     check_method(table, config, chosen)
     if embedded is not None:
-        embedded.check_network(backbone_facts(chosen.backbone))
+        embedded.check_network(chosen.backbone)
     log.info(chosen.words)
     content = {"format": CLAIM_FORMAT, "backbone": to_dict(chosen.config), "choice_of_backbone": chosen.words}
     RunFolder(folder).write_json(IDENTITY_FILE, content)

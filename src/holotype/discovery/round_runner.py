@@ -40,8 +40,7 @@ from holotype.discovery.training_plan import (
     resolve_settings,
     spread_epochs,
 )
-from holotype.embeddings.extract import Embeddings
-from holotype.embeddings.store import EmbeddingParts, embed_by_content, import_embeddings
+from holotype.embeddings.store import EmbeddingParts, Embeddings, embed_table
 from holotype.errors import InputError
 from holotype.results.apply_edits import FOLLOWS_NOTE, REJECTED_NOTE
 from holotype.results.describe import LABELLED as OF_BURST
@@ -216,10 +215,15 @@ log = logging.getLogger(__name__)
 def run_round(round: Round) -> None:
     """Embed, count, train, place and describe; the round's folder holds what came out."""
     with round.clock.step("embedding"):
-        images, where = (round.table, round.plan.digests, round.chosen.backbone), round.folder / "embeddings"
-        if round.embedded is not None:
-            import_embeddings(round.embedded, *images, where, round.progress)
-        embedded = embed_by_content(*images, Device.on(round.config.device), where, progress=round.progress)
+        embedded = embed_table(
+            round.table,
+            round.chosen.backbone,
+            Device.on(round.config.device),
+            round.folder / "embeddings",
+            digest=round.plan.digests,
+            source=round.embedded,
+            progress=round.progress,
+        )
     shots = load_exif_table(round.folder, round.table, round.plan.digests, round.progress)
     apply_class_labels(round, embedded)
     load_exif(round, shots, embedded)

@@ -395,7 +395,7 @@ class _Stream:
             some.add(
                 uniform(path_hashes(part.path, self.seed)["cells"]),
                 part.path,
-                unit_rows_float32(part.feature),
+                unit_rows_float32(part.features),
             )
         self.labels.settle()
         if not n:
@@ -415,7 +415,7 @@ class _Stream:
             self.advance(len(part.path))
             part = part.readable()
             n += sum(self.labels.of(path) != "" for path in part.path)
-            x = unit_rows_float32(part.feature)
+            x = unit_rows_float32(part.features)
             distance = nearest_centres(x, centres)[1]
             drawn = -np.log(uniform(path_hashes(part.path, self.seed)["far"]))
             far.add(drawn / np.maximum(distance, 1e-12) ** POWER, part.path, x)
@@ -429,7 +429,7 @@ class _Stream:
             unread += int((~part.usable).sum())
             part = part.readable()
             label = [self.labels.of(path) for path in part.path]
-            cell = nearest_centres(unit_rows_float32(part.feature), centres)[0]
+            cell = nearest_centres(unit_rows_float32(part.features), centres)[0]
             known = np.array([name != "" for name in label], dtype=bool)
             labelled += [(part.path[row], label[row], int(cell[row])) for row in np.flatnonzero(known)]
             rest = np.flatnonzero(~known)

@@ -1,17 +1,32 @@
-"""Run numbered shards one after the other in this process; ray.py runs them on a cluster.
+"""Run numbered shards, one after the other in this process or on a Ray cluster.
 
 A job is a plain object that can be pickled. It does one slice when it is called with its number, writes the answer to
 disk, and returns a few words for the summary. Whoever is killed in between has lost the slices under way, no more.
+
+Ray starts long-lived workers, which do one slice at a time, and starts them again after a fall; what a worker had under
+way when it fell goes back to the others. Nothing is kept in Ray: what is done lies on the disk that all machines share,
+and a driver that dies has lost nothing but the slices under way. Where workers could only wait for ever, one sentence
+says so instead.
 """
 
 from __future__ import annotations
 
+import importlib.util
 import logging
+import os
+import pickle
 import re
-from collections.abc import Callable, Iterable
+import signal
+import socket
+import threading
+import time
+from collections import Counter, deque
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from typing import Any, Protocol
 
 from holotype.errors import InputError, Stopped
+from holotype.utils.device import limit_threads
 
 MAX_CONSECUTIVE_FAILURES = 8
 """Slices that fail with none done in between, after which the rest is not tried: a full disk fails them all."""
@@ -85,3 +100,194 @@ def shard_of_process(text: str) -> tuple[int, int]:
             f"--only {text} is no share of the work; write i/n with i from 1 to n, as in 2/4 for the second of four."
         )
     return int(found[1]) - 1, int(found[2])
+
+
+# -- Ray -------------------------------------------------------------------------------------------------
+
+LOCAL_CLUSTER = "local"
+"""What Ray calls a cluster of this machine alone, which it starts."""
+SECONDS_TO_ANSWER = 5.0
+"""An address answers within this, or is taken for dead."""
+SECONDS_TO_START = 120.0
+"""In which the cluster must have room for a worker."""
+SECONDS_TO_RETURN = 180.0
+"""For which a worker that fell may be away, and all of them at once, as when a node starts again."""
+RAY_POLL_SECONDS = 0.5
+MAX_RESTARTS = 3
+"""Workers that may fall over one slice before it counts as failed: it may be the slice that fells them."""
+PING = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes((0, 0, 0, 4, 0, 0, 0, 0, 0))
+"""What HTTP/2, which Ray speaks, begins with; the other side begins with a frame of the kind 4."""
+
+
+class Worker:
+    """One process of the cluster. The job comes pickled: what it needs to import may take a while, and is imported once
+    the worker has said that it is there."""
+
+    def __init__(self, job: bytes, cpus: int) -> None:
+        limit_threads(cpus)
+        self.pickled = job
+        self.loaded: ShardJob | None = None
+
+    def is_there(self) -> None:
+        """Answers as soon as the cluster has room for the worker."""
+
+    def job(self) -> ShardJob:
+        if self.loaded is None:
+            self.loaded = pickle.loads(self.pickled)
+        assert self.loaded is not None
+        return self.loaded
+
+    def ready(self) -> None:
+        self.job().ready()
+
+    def do(self, number: int) -> tuple[Any, str]:
+        """The answer, or the reason why there is none."""
+        try:
+            return self.job()(number), ""
+        except Exception as error:
+            return None, error_reason(error)
+
+
+def check_installed() -> None:
+    if importlib.util.find_spec("ray") is None:
+        raise InputError("--engine ray needs Ray, which is not installed; pip install 'holotype[ray]'.")
+
+
+@contextmanager
+def ray_session(job: ShardJob, address: str | None, actors: int | None, *, gpus: bool) -> Iterator[Executor]:
+    """An engine whose workers are there. gpus: each has one, where the cluster has any. Raises InputError where the
+    cluster does not answer, or cannot hold so many workers."""
+    check_installed()
+    # by itself Ray would join whichever cluster runs on this machine, and fall with it
+    address = address or os.environ.get("RAY_ADDRESS") or LOCAL_CLUSTER
+    _check_responds(address)
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # nothing is told to anybody
+    os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
+    import ray
+
+    own = {"include_dashboard": False} if address == LOCAL_CLUSTER else {}
+    before = signal.getsignal(signal.SIGTERM)
+    try:
+        ray.init(address, log_to_driver=False, logging_level=logging.ERROR, **own)
+    except (OSError, RuntimeError, ValueError) as error:
+        where = "on this machine" if address == LOCAL_CLUSTER else f"at {address}"
+        raise InputError(f"Ray {where} cannot be used ({error_reason(error)}).") from error
+    finally:
+        if threading.current_thread() is threading.main_thread() and before is not None:
+            signal.signal(signal.SIGTERM, before)  # Ray sets its own, which would not save anything
+    try:
+        workers = _start(ray, job, actors, gpus)
+
+        def engine(numbers: Iterable[int], done: OnDone) -> OnFailed:
+            return _run(ray, workers, numbers, done)
+
+        yield engine
+    finally:
+        ray.shutdown()
+
+
+def _check_responds(address: str) -> None:
+    """Ray itself tries for two minutes."""
+    if address in ("auto", LOCAL_CLUSTER):
+        return
+    host, _, port = address.removeprefix("ray://").rpartition(":")
+    try:
+        with socket.create_connection((host.strip("[]"), int(port)), SECONDS_TO_ANSWER) as line:
+            line.sendall(PING)
+            answer = line.recv(9)
+    except (OSError, ValueError, OverflowError) as error:
+        raise InputError(
+            f"No Ray cluster answers at {address} ({error}); check --ray-address, which is host:port."
+        ) from error
+    if len(answer) < 4 or answer[3] != 4:
+        raise InputError(f"What answers at {address} is no Ray cluster; check --ray-address.")
+
+
+def _start(ray: Any, job: ShardJob, actors: int | None, gpus: bool) -> list[Any]:
+    """Workers that have answered."""
+    nodes = [node["Resources"] for node in ray.nodes() if node["Alive"]]
+    gpu = gpus and any(node.get("GPU", 0) >= 1 for node in nodes)
+    shares = [
+        node.get("CPU", 0) / max(node.get("GPU", 0), 1)
+        for node in nodes
+        if not gpu or node.get("GPU", 0) >= 1
+    ]
+    cpus = max(int(min(shares, default=1)), 1) if gpu else 1
+    fit = sum(int(min(node.get("CPU", 0) // cpus, node.get("GPU", 0) if gpu else 1e9)) for node in nodes)
+    if fit < (actors or 1):
+        what = "a GPU and its share of the CPUs" if gpu else "a CPU"
+        raise InputError(
+            f"The Ray cluster has room for {fit} workers, {what} each, and {actors or 1} would wait for ever; lower "
+            "--actors, or start more nodes."
+        )
+    make = ray.remote(num_cpus=cpus, num_gpus=int(gpu), max_restarts=-1)(Worker)
+    begun = [make.remote(ray.cloudpickle.dumps(job), cpus) for _ in range(actors or fit)]
+    pings = {worker.is_there.remote(): worker for worker in begun}
+    there, late = ray.wait(list(pings), num_returns=len(pings), timeout=SECONDS_TO_START)
+    if not there:
+        raise InputError(
+            f"No worker has started in {SECONDS_TO_START:.0f} s, since others use the Ray cluster; try again later."
+        )
+    for ping in late:
+        ray.kill(pings[ping])
+    if late:
+        log.info(f"{len(there)} of {len(pings)} workers have started; others use the cluster.")
+    workers = [pings[ping] for ping in there]
+    try:
+        ray.get([*there, *(worker.ready.remote() for worker in workers)])
+    except ray.exceptions.RayError as error:
+        cause = getattr(error, "cause", None)
+        told = (
+            f"A worker could not start ({error_reason(error)}); every node needs the same versions of Python, Ray "
+            "and Holotype."
+        )
+        raise InputError(str(cause) if isinstance(cause, InputError) else told) from error
+    return workers
+
+
+def _run(ray: Any, workers: list[Any], numbers: Iterable[int], done: OnDone) -> OnFailed:
+    """Hand out slices until all are done. A worker that fell gets none before it has answered again."""
+    failed: OnFailed = {}
+    waiting, again, falls = iter(numbers), deque[int](), Counter[int]()
+    away: dict[Any, float] = {}
+    idle, in_a_row = list(workers), 0
+    under_way: dict[Any, tuple[Any, int | None]] = {}
+    while in_a_row < MAX_CONSECUTIVE_FAILURES:
+        while idle and (number := again.popleft() if again else next(waiting, None)) is not None:
+            worker = idle.pop()
+            under_way[worker.do.remote(number)] = (worker, number)
+        working = any(number is not None for _, number in under_way.values())
+        if not working and not again:
+            break
+        timeout = None if working else SECONDS_TO_RETURN
+        found = ray.wait(list(under_way), timeout=timeout)[0] if under_way else []
+        if not found:
+            failed |= dict.fromkeys(again, "no worker of the cluster is left")
+            break
+        worker, number = under_way.pop(found[0])
+        try:
+            answer = ray.get(found[0])
+        except ray.exceptions.RayError as error:
+            now = time.monotonic()
+            away[worker] = now if number is not None else away[worker]
+            if now - away[worker] < SECONDS_TO_RETURN:
+                under_way[worker.ready.remote()] = (worker, None)
+            if number is None:
+                time.sleep(RAY_POLL_SECONDS)
+            else:
+                falls[number] += 1
+                if falls[number] < MAX_RESTARTS:
+                    again.append(number)
+                else:
+                    failed[number], in_a_row = (
+                        f"{MAX_RESTARTS} workers fell over it ({error_reason(error)})",
+                        in_a_row + 1,
+                    )
+            continue
+        idle.append(worker)
+        if number is not None and answer[1]:
+            failed[number], in_a_row = answer[1], in_a_row + 1
+        elif number is not None:
+            in_a_row = 0
+            done(number, answer[0])
+    return failed

@@ -1,237 +1,444 @@
-"""Embedding store: features on disk, keyed by image content, read as a stream.
+"""Embedding store: features of images on disk, keyed by the content of an image, written and read in parts.
 
-A folder holds `manifest.json`, which says of which network they are, and `part-00000.parquet` and so on, each with the
-columns digest, feature and note. What is new comes in further parts; nothing is taken away, since an image that is gone
-may come back. Images that cannot be read are tried again each time: a repair of their permissions changes no content.
+A folder holds `manifest.json`, which says of which network the features are, and `part-000000.parquet` and so on with
+the columns digest (of the content), path (from the root), stamp (size and time of the file), feature, problem and note.
+Images of the same content share one feature, wherever they lie. Where path and stamp are as they were, a file is not
+read again to know its content.
 
-A discovery knows images by their content; embeddings know them by path, size and time. Where these three are as they
-were, the features are still those of the image.
+`embed_table` embeds a table that fits in memory, as `discover` and `estimate-k` do, and adds parts with what is new;
+nothing is taken away, since an image that is gone may come back. `EmbedShard` embeds one shard of a plan (shards.py)
+into the part of its number, in 16 bits, as `holotype embed` does for collections of any size. `EmbeddingParts` reads
+either as a stream.
 """
 
 from __future__ import annotations
 
 import logging
-import os
-import re
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, fields
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
+from torch import Tensor
 
-from holotype.data.hashing import file_stamps
-from holotype.data.paths import absolute
+from holotype.config.schema import BackboneConfig
+from holotype.data.augment import centre_crops
+from holotype.data.hashing import file_stamps, image_digests
+from holotype.data.image_store import CROP_FRACTION, Decoded, decode_in_order
+from holotype.data.paths import absolute, relative
 from holotype.data.table import Table
-from holotype.embeddings import extract
-from holotype.embeddings.extract import (
-    DECIDING_COLUMNS,
-    IMAGES_PER_SHARD,
-    MAX_SHARD,
-    Embeddings,
-    backbone_facts,
-    feature_column,
-    features_in,
+from holotype.embeddings.shards import (
+    MANIFEST_FILE,
+    PLAN_FILE,
+    check_manifest,
+    existing_parts,
+    part_file,
+    read_manifest,
+    read_shard_paths,
 )
-from holotype.embeddings.shards import MANIFEST_FILE, has_manifest
 from holotype.errors import InputError
-from holotype.models.backbone import Backbone
+from holotype.models.backbone import Backbone, load_backbone
 from holotype.training.encoder import Encoder
+from holotype.training.progress import StopRequest
 from holotype.utils.atomic import write_text
 from holotype.utils.console import progress_bar
 from holotype.utils.device import Device
-from holotype.utils.serialization import CorruptFile, dump_json, read_json, read_parquet_table, write_parquet
+from holotype.utils.heartbeat import update_heartbeat
+from holotype.utils.serialization import dump_json, read_parquet_table, write_parquet
 
-STORE_FORMAT = "by content, 1"
+EMBEDDINGS_FORMAT = 4
 """Raised when parts of an older version can no longer be read."""
+IMAGES_PER_SHARD = {"cpu": 512}
+"""A stop loses at most one shard, and a large network on a CPU takes a minute for this one."""
+MAX_SHARD = 4096
+"""The same on other devices."""
+TEXT_COLUMNS = ("digest", "path", "stamp", "problem", "note")
+MAX_FLOAT16 = float(np.finfo(np.float16).max)
 
-log = logging.getLogger(__name__)
+log = logging.getLogger("holotype")
 
-
-def embed_by_content(
-    table: Table,
-    digest: Sequence[str],
-    backbone: Backbone,
-    compute: Device,
-    folder: Path,
-    *,
-    progress: bool = False,
-) -> Embeddings:
-    """Embed the centre crop of every image of `table`; what `folder` holds of the same content is read instead.
-
-    digest: (N,) of the images (data/hashing.py), "" where there is none. Images of the same content are embedded
-    once. Ctrl-C raises Stopped; the same call goes on.
-    """
-    each = IMAGES_PER_SHARD.get(compute.device.type, MAX_SHARD)
-    _check_same_facts(folder, _store_facts(backbone) | {"images_per_shard": each})
-    found = Embeddings.blank(len(table), backbone.dim)
-    rows: dict[str, list[int]] = {}
-    for row, own in enumerate(digest):
-        rows.setdefault(own or f"row {row}", []).append(row)
-    first = _read_parts(folder, rows, found)
-    wanted = np.array([same[0] for same in rows.values()], dtype=np.int64)
-    if len(wanted):
-        missing = {first + i: wanted[i * each : (i + 1) * each] for i in range(-(-len(wanted) // each))}
-        parts = _StoreParts(folder, digest, missing)
-        encoder = Encoder(backbone, compute)
-        extract.embed_rows(table, encoder, backbone.image_size, parts, missing, found, progress)
-    for same in rows.values():
-        _log_copies(table, same, found)
-    return found
+Advance = Callable[[int], None]
+"""Is told how many more images are done."""
 
 
-class ContentStore:
-    """What a folder of embeddings by content holds, and where more of it goes."""
+@dataclass
+class Embeddings:
+    """Images as the frozen backbone sees them."""
 
-    def __init__(self, folder: Path, backbone: Backbone) -> None:
-        """The folder is made where it is not there; InputError where it is of another network."""
-        _check_same_facts(folder, _store_facts(backbone) | {"images_per_shard": MAX_SHARD})
-        self.folder = folder
-        self.known: set[str] = set()
-        """Digests of the images."""
-        self.following = 0
-        for number, file in _part_number(folder):
-            self.following = number + 1
-            try:
-                self.known.update(read_parquet_table(file)["digest"].to_pylist())
-            except (OSError, ValueError, KeyError):
-                continue  # whoever reads it for its features says so
+    features: np.ndarray
+    """(N, D) float32, or 16 bits in a part of a large collection; zeros for images that could not be read."""
+    problem: np.ndarray
+    """(N,) object str: why an image could not be used, "" if it could."""
+    note: np.ndarray
+    """(N,) object str: what was done to an unusual image, "" for most."""
 
-    def write(self, digest: Sequence[str], features: np.ndarray, note: Sequence[str]) -> None:
-        """Another part. digest: (n,), features: (n, D) float32, note: (n,)."""
-        _write_part(self.folder, self.following, digest, features, note)
-        self.known.update(digest)
-        self.following += 1
+    @staticmethod
+    def blank(n: int, dim: int) -> Embeddings:
+        """Make room for n images that are still to come."""
+        problem, note = np.full((2, n), "", dtype=object)
+        return Embeddings(np.zeros((n, dim), dtype=np.float32), problem, note)
 
-
-def _log_copies(table: Table, same: Sequence[int], found: Embeddings) -> None:
-    """Give what is known of the first row to the others; a problem names its file."""
-    one, *others = same
-    found.features[others], found.note[others] = found.features[one], found.note[one]
-    for row in others:
-        found.problem[row] = found.problem[one].replace(str(table.path[one]), str(table.path[row]))
+    def copy_to_duplicates(self, groups: Iterable[Sequence[int]], paths: Sequence[str]) -> None:
+        """Give what is known of the first row of each group to its others; a problem names its file."""
+        for first, *others in groups:
+            self.features[others], self.note[others] = self.features[first], self.note[first]
+            for row in others:
+                self.problem[row] = self.problem[first].replace(paths[first], paths[row])
 
 
-# -- on disk --------------------------------------------------------------------------------------------
+@dataclass
+class EmbeddingPart(Embeddings):
+    """The images of one file, n of them."""
 
+    digest: np.ndarray
+    """(n,) object str: of the content (data/hashing.py), "" where the file could not be read."""
+    path: np.ndarray
+    """(n,) object str: as seen from the root of the collection."""
+    stamp: np.ndarray
+    """(n,) object str: size and time of the files when they were embedded, "" = not known."""
 
-def _store_facts(backbone: Backbone) -> dict[str, Any]:
-    return {"format": STORE_FORMAT, **extract.backbone_facts(backbone)}
+    @classmethod
+    def read(cls, file: Path, dim: int) -> EmbeddingPart:
+        """Raise OSError, ValueError or KeyError for a file that is absent or damaged."""
+        table = read_parquet_table(file)
+        values = table["feature"].combine_chunks().flatten().to_numpy(zero_copy_only=False)
+        texts = {name: np.array(table[name].to_pylist(), dtype=object) for name in TEXT_COLUMNS}
+        return cls(values.reshape(table.num_rows, dim), **texts)
 
+    def write(self, file: Path) -> None:
+        import pyarrow as pa
 
-def _check_same_facts(folder: Path, wanted: dict[str, Any]) -> None:
-    """Write the manifest, or check that the one there is of the same network."""
-    path = folder / MANIFEST_FILE
-    try:
-        if not has_manifest(folder):
-            write_text(path, dump_json(wanted))
-            return
-        there = read_json(path)
-    except (CorruptFile, OSError) as error:
-        raise InputError(f"{path} cannot be read ({error}); remove {folder} and run again.") from error
-    if not isinstance(there, dict) or there.get("format") != STORE_FORMAT:
-        raise InputError(
-            f"{path} was written by another version (not format {STORE_FORMAT}); remove {folder} and run again."
-        )
-    if any(there.get(key) != wanted.get(key) for key in DECIDING_COLUMNS):
-        raise InputError(
-            f"{folder} holds embeddings of {there.get('backbone')} with other weights, or of another image size, "
-            "pool or normalisation; choose another folder with --out."
-        )
-
-
-@dataclass(frozen=True)
-class _StoreParts:
-    """The files that are still to be written."""
-
-    folder: Path
-    digest: Sequence[str]
-    """(N,) of all images."""
-    missing: Mapping[int, np.ndarray]
-    """Number of a part to its rows."""
-
-    def write(self, number: int, found: Embeddings) -> None:
-        rows = [row for row in self.missing[number] if self.digest[row] and not found.problem[row]]
-        if rows:
-            digest = [self.digest[row] for row in rows]
-            _write_part(self.folder, number, digest, found.features[rows], list(found.note[rows]))
-
-
-def _write_part(
-    folder: Path, number: int, digest: Sequence[str], features: np.ndarray, note: Sequence[str]
-) -> None:
-    import pyarrow as pa
-
-    columns = {
-        "digest": pa.array(digest, pa.string()),
-        "feature": feature_column(features),
-        "note": pa.array(note, pa.string()),
-    }
-    write_parquet(folder / f"part-{number:05d}.parquet", pa.table(columns))
-
-
-def _part_number(folder: Path) -> list[tuple[int, Path]]:
-    """The parts that are there, by their numbers."""
-    files = ((file.stem.removeprefix("part-"), file) for file in folder.glob("part-*.parquet"))
-    return sorted((int(number), file) for number, file in files if number.isdecimal())
-
-
-def _read_parts(folder: Path, rows: dict[str, list[int]], found: Embeddings) -> int:
-    """Put what the parts hold in its place, and take it out of `rows` (digest to its rows); the next free number.
-
-    A part that was damaged is removed, which is said.
-    """
-    following = 0
-    for number, file in _part_number(folder):
-        following = number + 1
-        try:
-            part = read_parquet_table(file)
-            feature = features_in(part, part.num_rows, found.features.shape[1])
-            known, note = part["digest"].to_pylist(), part["note"].to_pylist()
-        except (OSError, ValueError, KeyError) as error:
-            log.warning(f"{file} cannot be read ({error}), and is made again.")
-            file.unlink(missing_ok=True)
-            continue
-        for place, digest in enumerate(known):
-            for row in rows.pop(digest, ()):
-                found.features[row], found.note[row] = feature[place], note[place]
-    return following
-
-
-PART_PATTERN = re.compile(r"part-([0-9]+)\.parquet")
-REQUIRED_COLUMNS = ("backbone_digest", "image_size", "dim", "n", "root")
-"""What a manifest of embeddings says, whatever else it does."""
-
-
-@dataclass(frozen=True)
-class EmbeddingPart:
-    """Some consecutive images of a collection, n of them."""
-
-    path: list[str]
-    """As seen from the root of the collection."""
-    stamp: list[str]
-    """Size and time of the files when they were embedded (data/hashing.py)."""
-    feature: np.ndarray
-    """(n, D) float32; zeros for images that could not be read."""
-    problem: list[str]
-    """Why an image could not be used, "" if it could."""
-    note: list[str]
-    """What was done to an unusual image, "" for most."""
+        columns = {name: pa.array(getattr(self, name), pa.string()) for name in TEXT_COLUMNS}
+        feature = pa.FixedSizeListArray.from_arrays(pa.array(self.features.ravel()), self.features.shape[1])
+        write_parquet(file, pa.table({**columns, "feature": feature}))
 
     @property
     def usable(self) -> np.ndarray:
         """(n,) bool: could the image be read?"""
-        return np.array([problem == "" for problem in self.problem], dtype=bool)
+        return np.asarray(self.problem == "", dtype=bool)
 
     def readable(self) -> EmbeddingPart:
-        """The images that could be read."""
-        rows = np.flatnonzero(self.usable)
-        if len(rows) == len(self.path):
-            return self
-        path, stamp, problem, note = (
-            [values[row] for row in rows] for values in (self.path, self.stamp, self.problem, self.note)
+        """Return the images that could be read."""
+        return EmbeddingPart(*(getattr(self, column.name)[self.usable] for column in fields(self)))
+
+    def move_to(self, groups: dict[str, list[int]], found: Embeddings) -> None:
+        """Put features in their places in `found`, and take them out of `groups` (digest to rows)."""
+        for at in np.flatnonzero(self.usable):
+            for row in groups.pop(self.digest[at], ()):
+                found.features[row], found.note[row] = self.features[at], self.note[at]
+
+
+def group_by_content(digest: Sequence[str], rows: Iterable[int]) -> dict[str, list[int]]:
+    """Map each content to its rows; an image that has none is alone."""
+    groups: dict[str, list[int]] = {}
+    for row in rows:
+        groups.setdefault(digest[row] or f"row {row}", []).append(row)
+    return groups
+
+
+def backbone_facts(backbone: Backbone) -> dict[str, Any]:
+    """Return what decides the features of an image, as it stands in a manifest."""
+    return {
+        "format": EMBEDDINGS_FORMAT,
+        "backbone_digest": backbone.digest,
+        "image_size": backbone.image_size,
+        "dim": backbone.dim,
+        "pool": None,
+        "mean": None,
+        "std": None,
+        **backbone.changes,
+    }
+
+
+# -- a table in memory ----------------------------------------------------------------------------------
+
+
+def embed_table(
+    table: Table,
+    backbone: Backbone,
+    compute: Device,
+    folder: Path,
+    *,
+    digest: Sequence[str] | None = None,
+    source: EmbeddingParts | None = None,
+    encoder: Encoder | None = None,
+    images_per_shard: int | None = None,
+    progress: bool = False,
+) -> Embeddings:
+    """Embed the centre crop of every image of `table`; what `folder` holds of the same content is read instead.
+
+    Few images are in memory at a time. Images that cannot be read are tried again each time: a repair of their
+    permissions changes no content. Ctrl-C raises Stopped; the same call goes on.
+
+    Args:
+        digest: (N,) of the contents (data/hashing.py), "" where there is none; by default of the files as they are.
+        source: A further store, whose features of these images are copied to `folder`.
+        encoder: One that a method has trained, which `backbone` must tell by its digest; by default the backbone's own.
+        images_per_shard: By default 512 on a CPU, else 4096.
+    """
+    manifest = read_manifest(folder)
+    facts = backbone_facts(backbone)
+    check_manifest(folder, facts if manifest is None else manifest, facts)
+    if manifest is None or manifest.get("root") != table.root:  # new, or the images were moved
+        manifest = (manifest or {"backbone": backbone.name, **facts}) | {"root": table.root}
+        write_text(folder / MANIFEST_FILE, dump_json(manifest))
+    paths, stamp = [str(path) for path in table.path], [""] * len(table)
+    names = relative(paths, table.root)
+    if digest is None:
+        stamp, seen = file_stamps(paths), {}
+        for part in _stored(folder, backbone.dim):
+            seen |= dict(zip(part.path, zip(part.stamp, part.digest, strict=True), strict=True))
+        digest = image_digests(paths, stamp, [seen.get(name) for name in names])
+    found, groups = Embeddings.blank(len(table), backbone.dim), group_by_content(digest, range(len(table)))
+    first_rows, tried = {key: rows[0] for key, rows in groups.items()}, set[str]()
+    for part in _stored(folder, backbone.dim):
+        part.move_to(groups, found)
+        tried.update(part.path[~part.usable])
+
+    def save(rows: np.ndarray) -> None:
+        rows = np.array(
+            [row for row in rows if not (found.problem[row] and names[row] in tried)], dtype=np.int64
         )
-        return EmbeddingPart(path, stamp, self.feature[rows], problem, note)
+        if len(rows):
+            texts = (np.array(column, dtype=object)[rows] for column in (digest, names, stamp))
+            part = EmbeddingPart(found.features[rows], found.problem[rows], found.note[rows], *texts)
+            part.write(part_file(folder, max(existing_parts(folder), default=-1) + 1))
+
+    if source is not None and groups:
+        for rows in _in_shards(_copy(source, table.name, groups, first_rows, found), MAX_SHARD):
+            save(rows)
+    if groups:
+        each = images_per_shard or IMAGES_PER_SHARD.get(compute.device.type, MAX_SHARD)
+        missing = [rows[0] for rows in groups.values()]
+        # what is tried once more comes last, so that the others are encoded in the same batches after a stop
+        shards = _in_shards([row for row in missing if names[row] not in tried], each)
+        shards += _in_shards([row for row in missing if names[row] in tried], each)
+        embed_rows(
+            paths, encoder or Encoder(backbone, compute), backbone.image_size, shards, found, save, progress
+        )
+        found.copy_to_duplicates(groups.values(), paths)
+    return found
+
+
+def _in_shards(rows: Sequence[int], each: int) -> list[np.ndarray]:
+    return [np.array(rows[first : first + each], dtype=np.int64) for first in range(0, len(rows), each)]
+
+
+def _stored(folder: Path, dim: int) -> Iterator[EmbeddingPart]:
+    """Read the parts of a store; one that was damaged is removed, which is said."""
+    for number in sorted(existing_parts(folder)):
+        if (part := _read_or_warn(part_file(folder, number), dim)) is not None:
+            yield part
+        else:
+            part_file(folder, number).unlink(missing_ok=True)
+
+
+def _read_or_warn(file: Path, dim: int) -> EmbeddingPart | None:
+    """Read a part; None where it is not there, or was damaged, which is said."""
+    try:
+        return EmbeddingPart.read(file, dim)
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError, KeyError) as error:
+        log.warning(f"{file} cannot be read ({error}), and is made again.")
+        return None
+
+
+def _copy(
+    source: EmbeddingParts,
+    name: str,
+    groups: dict[str, list[int]],
+    first_rows: dict[str, int],
+    found: Embeddings,
+) -> list[int]:
+    """Put the features that another store holds in their places; returns the first row of each content."""
+    before = list(groups)
+    for part in source:
+        part.move_to(groups, found)
+    if len(groups) == len(first_rows):
+        raise InputError(
+            f"None of the {len(found.problem):,} images of {name} is among those of {source.folder}; give the "
+            "embeddings that they were drawn from."
+        )
+    if groups:
+        log.info(f"{len(groups):,} images have no features in {source.folder}, and are embedded now.")
+    return [first_rows[key] for key in before if key not in groups]
+
+
+def embed_rows(
+    paths: Sequence[str],
+    encoder: Encoder,
+    size: int,
+    shards: Sequence[np.ndarray],
+    found: Embeddings,
+    save: Callable[[np.ndarray], None],
+    progress: bool,
+) -> None:
+    """Compute rows of `found` and save them shard by shard.
+
+    One stream of images runs through all of them, so that reading never waits for a shard to be written.
+    """
+    rows = [row for shard in shards for row in shard]
+    n, done = len(paths), len(paths) - len(rows)
+    stream = decode_in_order([paths[row] for row in rows], int(size / CROP_FRACTION), None, progress=False)
+    with StopRequest() as stop, progress_bar("Embedding images", len(rows), progress) as advance:
+        try:
+            for shard in shards:
+                for first in range(0, len(shard), encoder.chunk):
+                    chunk = shard[first : first + encoder.chunk]
+                    fill_shard(found, chunk, list(islice(stream, len(chunk))), encoder, size)
+                    advance(len(chunk))
+                    update_heartbeat(None, step=done + first + len(chunk), steps=n)
+                    if stop.requested and first + encoder.chunk < len(shard):
+                        stop.leave(f"image {done:,} of {n:,}")
+                save(shard)
+                done += len(shard)
+                if stop.requested:
+                    stop.leave(f"image {done:,} of {n:,}")
+        finally:
+            stream.close()  # type: ignore[attr-defined]
+
+
+@torch.no_grad()
+def fill_shard(
+    found: Embeddings, rows: np.ndarray, decoded: Sequence[Decoded], encoder: Encoder, size: int
+) -> None:
+    """Encode the images of some rows and note their problems."""
+    found.problem[rows] = [image.problem for image in decoded]
+    found.note[rows] = [image.note for image in decoded]
+    sound = [i for i, image in enumerate(decoded) if not image.problem]
+    if sound:
+        images = torch.stack([_center_crop(decoded[i].pixels, size) for i in sound]).permute(0, 3, 1, 2)
+        features = encoder.embed(encoder.inputs(images.to(encoder.device), encoder.last.needs)).float()
+        if found.features.dtype == np.float16:
+            features = features.clamp(-MAX_FLOAT16, MAX_FLOAT16)
+        found.features[rows[sound]] = features.cpu().numpy()
+
+
+def _center_crop(pixels: np.ndarray, size: int) -> Tensor:
+    """The evaluation crop of one image. (height, width, 3) -> (size, size, 3), both uint8."""
+    height, width = (torch.tensor([side]) for side in pixels.shape[:2])
+    crop = centre_crops(height, width, size)
+    top, left = int(crop.top), int(crop.left)
+    return torch.from_numpy(pixels[top : top + size, left : left + size].copy())
+
+
+# -- one shard of a plan --------------------------------------------------------------------------------
+
+
+@dataclass
+class EmbedCounts:
+    """What became of the images of some shards."""
+
+    n: int = 0
+    dim: int = 0
+    broken: int = 0
+    example: str = ""
+    """Why one of them could not be read."""
+
+    def add(self, other: EmbedCounts) -> None:
+        self.n, self.broken, self.dim = self.n + other.n, self.broken + other.broken, other.dim
+        self.example = self.example or other.example
+
+
+_networks: dict[tuple[str, str], Encoder] = {}
+"""By digest and device: a process loads its network once."""
+
+
+@dataclass(frozen=True)
+class EmbedShard:
+    """Embeds the centre crop of every image of a shard, and writes its part. Plain, and can be pickled.
+
+    Of a part that is there, images whose files have changed since are looked at again, and no others.
+    """
+
+    folder: str
+    """Absolute."""
+    root: str
+    """Of the images."""
+    backbone: BackboneConfig
+    digest: str
+    image_size: int
+    dim: int
+    device: str
+
+    def ready(self) -> None:
+        read_shard_paths(Path(self.folder) / PLAN_FILE, 0)
+
+    def __call__(self, number: int, advance: Advance = lambda more: None) -> EmbedCounts:
+        file = part_file(Path(self.folder), number)
+        paths = read_shard_paths(Path(self.folder) / PLAN_FILE, number)
+        stamps, before = file_stamps(paths), _read_or_warn(file, self.dim)
+        part, changed = self._begin(relative(paths, self.root), stamps, before)
+        advanced = 0
+        if len(changed):
+            part.digest[changed] = image_digests(
+                [paths[row] for row in changed], [stamps[row] for row in changed], [None] * len(changed)
+            )
+            groups = group_by_content(part.digest, changed)
+            if before is not None:
+                before.move_to(groups, part)
+            rows = np.array([rows[0] for rows in groups.values()], dtype=np.int64)
+            if len(rows):
+                advanced = self._embed([paths[row] for row in rows], rows, part, advance)
+            part.copy_to_duplicates(groups.values(), paths)
+            part.write(file)
+        advance(len(paths) - advanced)  # once the part is there: whoever stops here loses nothing
+        broken = part.problem[~part.usable]
+        return EmbedCounts(len(paths), self.dim, len(broken), broken[0] if len(broken) else "")
+
+    def _begin(
+        self, path: Sequence[str], stamp: Sequence[str], before: EmbeddingPart | None
+    ) -> tuple[EmbeddingPart, np.ndarray]:
+        """Make the part with what was in it of files that are as they were; and the rows of the others."""
+        problem, note, digest = np.full((3, len(path)), "", dtype=object)
+        names, stamps = np.array(path, dtype=object), np.array(stamp, dtype=object)
+        features = np.zeros((len(path), self.dim), dtype=np.float16)
+        part, rows = EmbeddingPart(features, problem, note, digest, names, stamps), np.arange(len(path))
+        if before is None or len(before.path) != len(path):
+            return part, rows
+        same = (before.path == names) & (before.stamp == stamps)
+        for column in fields(part):
+            getattr(part, column.name)[same] = getattr(before, column.name)[same]
+        return part, rows[~same]
+
+    def _embed(self, paths: list[str], rows: np.ndarray, part: Embeddings, advance: Advance) -> int:
+        """Compute some rows; returns how many of them `advance` was told of."""
+        encoder = self.network()
+        stream = decode_in_order(paths, int(self.image_size / CROP_FRACTION), None, progress=False)
+        first = 0
+        try:
+            while True:
+                chunk = rows[first : first + encoder.chunk]
+                fill_shard(part, chunk, list(islice(stream, len(chunk))), encoder, self.image_size)
+                if first + len(chunk) == len(rows):
+                    return first
+                advance(len(chunk))
+                first += len(chunk)
+        finally:
+            stream.close()  # type: ignore[attr-defined]
+
+    def network(self) -> Encoder:
+        key = (self.digest, self.device)
+        if key not in _networks:
+            loaded = load_backbone(self.backbone)
+            if loaded.digest != self.digest:
+                raise InputError(
+                    f"The weights of {self.backbone.name} are not the same on every machine; copy them."
+                )
+            self.use(loaded)
+        return _networks[key]
+
+    def use(self, backbone: Backbone) -> None:
+        """Take a network that is loaded already."""
+        _networks.clear()
+        _networks[self.digest, self.device] = Encoder(backbone, Device.on(self.device))
+
+
+# -- as a stream ----------------------------------------------------------------------------------------
 
 
 class EmbeddingParts:
@@ -239,140 +446,50 @@ class EmbeddingParts:
 
     def __init__(self, folder: Path | str) -> None:
         self.folder = Path(folder)
-        self.facts = _manifest(self.folder)
-        self.root = str(self.facts["root"])
-        self.n, self.dim = int(self.facts["n"]), int(self.facts["dim"])
-        self.files = _files(self.folder)
+        facts = read_manifest(self.folder)
+        if facts is None:
+            raise InputError(
+                f"{folder} is no folder of embeddings (no {MANIFEST_FILE}); make one with holotype embed."
+            )
+        check_manifest(self.folder, facts, {"format": EMBEDDINGS_FORMAT})
+        self.facts, self.root, self.dim = facts, str(facts["root"]), int(facts["dim"])
+        self.files = [part_file(self.folder, number) for number in sorted(existing_parts(self.folder))]
+        if not self.files:
+            raise InputError(f"{folder} holds no part of embeddings yet; run holotype embed to its end.")
+        self.n = int(facts["n"]) if "n" in facts else sum(map(_rows, self.files))
 
     def __iter__(self) -> Iterator[EmbeddingPart]:
         """Raises InputError for a part that is damaged, and at the end where parts are missing."""
         total = 0
         for file in self.files:
-            part = self._read(file)
+            try:
+                part = EmbeddingPart.read(file, self.dim)
+            except (OSError, ValueError, KeyError) as error:
+                reason = " ".join(str(error).split())[:200]
+                raise InputError(
+                    f"{file} cannot be read ({reason}); run the same command again, which makes it anew."
+                ) from error
             total += len(part.path)
             yield part
         if total != self.n:
             raise InputError(
-                f"{self.folder} holds {total:,} of the {self.n:,} images that its {MANIFEST_FILE} speaks of; "
-                "run the same "
-                "holotype embed to its end."
+                f"{self.folder} holds {total:,} of the {self.n:,} images that its {MANIFEST_FILE} speaks of; run the "
+                "same holotype embed to its end."
             )
 
     def absolute(self, path: str) -> str:
-        """A path of a part as it is seen from anywhere."""
+        """Return a path of a part as it is seen from anywhere."""
         return absolute(path, self.root)
 
-    def check_network(self, wanted: dict[str, Any]) -> None:
-        """Raise InputError unless the features are of this network. wanted: what decides them (embed.network_facts)."""
-        name = self.facts.get("backbone")
-        if any(self.facts.get(key) != wanted.get(key) for key in DECIDING_COLUMNS):
-            raise InputError(
-                f"{self.folder} holds embeddings of {name} at {self.facts['image_size']} pixels, and not of "
-                f"{wanted.get('backbone')} at {wanted.get('image_size')} with the same weights, pool and "
-                f"normalisation; give --backbone {name}, or embed again."
-            )
-
-    def _read(self, file: Path) -> EmbeddingPart:
-        try:
-            table = read_parquet_table(file)
-            feature = features_in(table, table.num_rows, self.dim).astype(np.float32)
-            path, stamp, problem, note = (
-                table[name].to_pylist() for name in ("path", "stamp", "problem", "note")
-            )
-        except (OSError, ValueError, KeyError) as error:
-            reason = " ".join(str(error).split())[:200]
-            raise InputError(
-                f"{file} cannot be read ({reason}); run the same holotype embed again, which makes it anew."
-            ) from error
-        return EmbeddingPart(path, stamp, feature, problem, note)
+    def check_network(self, backbone: Backbone) -> None:
+        """Raise InputError unless the features are of this network."""
+        check_manifest(self.folder, self.facts, backbone_facts(backbone))
 
 
-def _manifest(folder: Path) -> dict[str, Any]:
-    path = folder / MANIFEST_FILE
-    if not path.is_file():
-        raise InputError(
-            f"{folder} is no folder of embeddings (no {MANIFEST_FILE}); make one with holotype embed."
-        )
+def _rows(file: Path) -> int:
+    import pyarrow.parquet as pq
+
     try:
-        facts = read_json(path)
-    except (OSError, CorruptFile) as error:
-        raise InputError(f"{path} cannot be read ({error}); run holotype embed again.") from error
-    absent = [key for key in REQUIRED_COLUMNS if not isinstance(facts, dict) or key not in facts]
-    if absent:
-        raise InputError(
-            f"{folder} holds embeddings of another kind (its {MANIFEST_FILE} does not say {absent[0]}); make some with "
-            "holotype embed."
-        )
-    found: dict[str, Any] = facts
-    return found
-
-
-def _files(folder: Path) -> list[Path]:
-    numbered = sorted(
-        (int(found[1]), name)
-        for name in os.listdir(folder)
-        if (found := PART_PATTERN.fullmatch(name)) is not None
-    )
-    if not numbered:
-        raise InputError(f"{folder} holds no part of embeddings yet; run holotype embed to its end.")
-    return [folder / name for _, name in numbered]
-
-
-def import_embeddings(
-    parts: EmbeddingParts,
-    table: Table,
-    digest: Sequence[str],
-    backbone: Backbone,
-    folder: Path,
-    progress: bool = False,
-) -> None:
-    """Write the features of a table's images into the embeddings by content in `folder`, as far as they are known.
-
-    digest: (N,) of the images (data/hashing.py), "" where there is none. What is left is embedded as ever. Raises
-    InputError for embeddings of another network, or of other images. One part is in memory at a time.
-    """
-    parts.check_network(backbone_facts(backbone))
-    kept = ContentStore(folder, backbone)
-    row = {str(path): i for i, path in enumerate(table.path) if digest[i] and digest[i] not in kept.known}
-    if not row:
-        return
-    now = dict(zip(row, file_stamps(list(row)), strict=True))
-    seen, some = 0, _PartialTable(kept, digest)
-    with progress_bar("Reading embeddings", parts.n, progress) as advance:
-        for part in parts:
-            advance(len(part.path))
-            for at, path in enumerate(map(parts.absolute, part.path)):
-                seen += path in row
-                if path in row and part.stamp[at] == now[path] != "" and not part.problem[at]:
-                    some.add(row[path], part.feature[at], part.note[at])
-    some.write()
-    if not seen:
-        raise InputError(
-            f"None of the {len(row):,} images of {table.name} is among those of {parts.folder}; give the embeddings "
-            "that they were drawn from."
-        )
-    if left := len(row) - some.n:
-        log.info(
-            f"{some.n:,} images have features in {parts.folder}; {left:,} are not there, could not be read or have "
-            "changed since, and are embedded now."
-        )
-
-
-class _PartialTable:
-    """Rows on their way from one folder to the other."""
-
-    def __init__(self, kept: ContentStore, digest: Sequence[str]) -> None:
-        self.kept, self.digest, self.n = kept, digest, 0
-        self.rows: dict[str, tuple[np.ndarray, str]] = {}
-
-    def add(self, row: int, feature: np.ndarray, note: str) -> None:
-        self.n += 1
-        self.rows[self.digest[row]] = feature.copy(), note
-        if len(self.rows) >= MAX_SHARD:
-            self.write()
-
-    def write(self) -> None:
-        if self.rows:
-            features, notes = zip(*self.rows.values(), strict=True)
-            self.kept.write(list(self.rows), np.stack(features), notes)
-        self.rows = {}
+        return int(pq.read_metadata(file).num_rows)
+    except (OSError, ValueError):
+        return 0  # whoever reads it says so

@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any
 
 from holotype.data.hashing import file_stamps
 from holotype.data.paths import Paths
-from holotype.data.storage import is_address, is_pattern
 from holotype.embeddings.shards import PLAN_FILE, ShardRequest, absolute_source, part_file, read_shard_paths
 from holotype.errors import InputError
 from holotype.export.assign import (
@@ -39,11 +38,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 ASSIGN_FORMAT = "assigned, 1"
-ASSIGN_LOG_EVERY = {
-    "format": "the version of their format",
-    "run_id": "the run",
-    "model": "its model, or corrections made since",
-}
 
 log = logging.getLogger("holotype")
 
@@ -152,9 +146,8 @@ def assign_job(run: Path, folder: Path, device: str, *, here: str | None = None)
 
 
 def assign_request(job: AssignShard, images: str, paths: Callable[[], Paths], each: int) -> ShardRequest:
-    facts = {"format": ASSIGN_FORMAT, "run_id": job.run_id, "run": job.run, "model": job.digest}
-    plain = not is_address(images) and not is_pattern(images)
-    return ShardRequest(facts, ASSIGN_LOG_EVERY, absolute_source(images, plain), paths, each)
+    facts = {"format": ASSIGN_FORMAT, "run_id": job.run_id, "model": job.digest}
+    return ShardRequest(facts, absolute_source(images), paths, each, {"run": job.run})
 
 
 def model_digest(run: Path, model: CorrectedModel) -> str:

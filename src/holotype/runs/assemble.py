@@ -24,7 +24,7 @@ import numpy as np
 
 from holotype.data.bursts import burst_units
 from holotype.data.table import Table
-from holotype.embeddings.extract import embed_table
+from holotype.embeddings.store import embed_table
 from holotype.methods import Method, Prediction
 from holotype.models.backbone import Backbone, state_digest
 from holotype.results.apply_edits import REJECTED_NOTE
