@@ -16,8 +16,8 @@ import numpy as np
 import pytest
 
 from holotype.config.parse import parse_values, parse_yaml
-from holotype.data.archives import ArchiveProblem, read_array
 from holotype.data.decode import ImageProblem, read_image
+from holotype.data.image_files import ArchiveProblem, read_array
 from holotype.data.load import load_table
 from holotype.data.readers.folder import read_folder, scan_folder
 from holotype.errors import InputError

@@ -1,4 +1,4 @@
-"""Text helpers: suggestions for misspelt names."""
+"""Text helpers: counts in words, and suggestions for misspelt names."""
 
 from __future__ import annotations
 
@@ -10,6 +10,11 @@ from pathlib import Path
 
 MAX_SUGGESTIONS = 5000
 """Names of a folder that are looked at: a person who mistypes one of a million images is not helped in time."""
+
+
+def plural(n: int, one: str, more: str = "") -> str:
+    """Return a count with its noun: 1 edit, 2,000 edits, 3 categories."""
+    return f"{n:,} {one if n == 1 else more or one + 's'}"
 
 
 def suggest(name: str, there: Iterable[str]) -> str:
