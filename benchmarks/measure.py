@@ -28,7 +28,7 @@ from PIL import Image
 from holotype.config.schema import IMAGENET_MEAN, IMAGENET_STD, BackboneConfig
 from holotype.data.datasets.registry import SAMPLE
 from holotype.data.decode import ImageProblem, read_image
-from holotype.data.formats import IMAGE_EXTENSIONS
+from holotype.data.image_files import IMAGE_EXTENSIONS
 from holotype.data.table import Table
 from holotype.errors import InputError
 from holotype.methods import Method, Task, find_method

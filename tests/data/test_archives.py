@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from holotype.data.archives import file_of, image_exists, split_archive
 from holotype.data.decode import ImageProblem, read_image
+from holotype.data.image_files import file_of, image_exists, split_archive
 
 
 def read(path: Path | str) -> np.ndarray:

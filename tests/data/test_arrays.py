@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from holotype.data.arrays import save_images
-from holotype.data.decode import read_image
+from holotype.data.decode import read_image, save_images
 from holotype.errors import InputError
 
 

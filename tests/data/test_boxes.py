@@ -10,10 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
 
-from holotype.data.archives import file_of, image_exists
 from holotype.data.boxes import BadBox, Box, are_fractions, make_box, parse_numbers, split_box, with_box
 from holotype.data.decode import ImageProblem, open_image, read_image
 from holotype.data.hashing import file_digest, file_stamps, image_digests
+from holotype.data.image_files import file_of, image_exists
 from tests.data.cameras import photograph
 
 SHARE = st.integers(0, 10**5).map(lambda n: n / 10**5)

@@ -21,8 +21,8 @@ from holotype.data.bursts import (
     with_groups,
 )
 from holotype.data.exif import NO_EXIF, ExifData
+from holotype.data.labels import read_csv_table
 from holotype.data.load import load_table
-from holotype.data.readers.csv import read_csv_table
 from holotype.data.table import Table
 
 TRAP = "trap 7"

@@ -11,9 +11,10 @@ import pandas as pd
 import pytest
 
 from holotype.data.boxes import split_box
-from holotype.data.detections import box_columns, upright_size
+from holotype.data.detections import box_columns
+from holotype.data.exif import upright_size
+from holotype.data.labels import read_csv_table
 from holotype.data.load import load_table
-from holotype.data.readers.csv import read_csv_table
 from holotype.data.table import Table
 from holotype.errors import InputError
 from tests.data.cameras import photograph
@@ -100,12 +101,12 @@ def test_bad_boxes_are_told_with_their_lines(photos: Path, caplog) -> None:
     )
     with pytest.raises(InputError) as told:
         read_csv_table(photos / "list.csv")
-    assert "4 boxes are not to be used" in str(told.value)
+    assert "4 bad boxes" in str(told.value)
     assert "line 3 of" in str(told.value)
     assert "70, 4, 40, 20 lies outside the picture of 80 x 40 pixels; line 4" in str(told.value)
     assert "--skip-missing" in str(told.value)
     assert len(read_csv_table(photos / "list.csv", skip_missing=True)) == 1
-    assert "Left out: 4 boxes are not to be used" in caplog.text
+    assert "Left out: 4 bad boxes" in caplog.text
 
 
 def test_a_picture_that_cannot_be_read_keeps_its_row(photos: Path) -> None:
@@ -128,8 +129,8 @@ def test_detections_of_a_folder(photos: Path, caplog) -> None:
         ("b.jpg", "0,0,1,1", ""),
     ]
     assert "3 boxes in 2 pictures. Left out: 2 pictures without a box." in caplog.text
-    assert "1 labelled picture has several boxes, each of which takes the label." in caplog.text
-    assert "No labelled picture of deer has a box, so it is no class here." in caplog.text
+    assert "1 labelled picture" in caplog.text
+    assert "Left out: 1 class without a labelled box (deer)" in caplog.text
     assert load_table(photos, boxes=boxes).known == ("fox",)
     assert len(load_table(photos)) == 4  # nothing is looked for that nobody has named
 
@@ -160,10 +161,7 @@ def test_pictures_that_are_not_there_and_bad_boxes(photos: Path, caplog) -> None
     with pytest.raises(InputError, match="1 of the 2 pictures that"):
         load_table(photos, boxes=boxes)
     assert len(load_table(photos, boxes=boxes, skip_missing=True)) == 1
-    assert (
-        "Left out: 1 box is not to be used (box 2 of fox/a.jpg: 0.6, 0.1, 0.9, 0.5 lies outside"
-        in caplog.text
-    )
+    assert "Left out: 1 bad box (box 2 of fox/a.jpg: 0.6, 0.1, 0.9, 0.5 lies outside" in caplog.text
     boxes = detected(photos, fox__a=[])
     with pytest.raises(InputError, match="has no box for any picture of photos"):
         load_table(photos, boxes=boxes)

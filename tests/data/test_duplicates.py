@@ -10,7 +10,7 @@ import pytest
 from PIL import Image
 
 from holotype.data import duplicates
-from holotype.data.arrays import save_images
+from holotype.data.decode import save_images
 from holotype.data.duplicates import ThumbnailScan, is_readable, same_files, same_pictures, scan_thumbnails
 from holotype.data.exif import NO_EXIF, read_exif
 from tests.data.cameras import photograph

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
-from holotype.data.formats import IMAGE_EXTENSIONS
+from holotype.data.image_files import IMAGE_EXTENSIONS
 from holotype.data.readers.folder import FolderScan, list_images, scan_folder
 
 

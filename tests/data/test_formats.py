@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
-from holotype.data import formats
-from holotype.data.formats import IMAGE_EXTENSIONS, decoders, install_hint
+from holotype.data import image_files as formats
+from holotype.data.image_files import IMAGE_EXTENSIONS, decoders, install_hint
 
 DOCS = Path(__file__).parents[2] / "docs" / "data.md"
 
@@ -41,9 +41,9 @@ def test_pillow_heif_is_used_where_it_is(monkeypatch: pytest.MonkeyPatch) -> Non
     """Only the module's name is known here; its opener is asked to register itself before the first image is read."""
     registered = []
     module = types.ModuleType("pillow_heif")
-    module.__spec__ = types.SimpleNamespace(name="pillow_heif")  # type: ignore[assignment]
     module.register_heif_opener = lambda: registered.append("HEIF")  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, "pillow_heif", module)
+    monkeypatch.setattr(formats, "HAS_HEIF", True)
     monkeypatch.setitem(Image.OPEN, "HEIF", (None, None))
     assert "HEIF" in decoders.__wrapped__()
     assert registered == ["HEIF"]
@@ -57,8 +57,8 @@ def test_what_to_install() -> None:
 def test_an_old_pillow_has_no_avif() -> None:
     code = (
         "from PIL import features; features.modules.pop('avif', None);"
-        "from holotype.data.formats import IMAGE_EXTENSIONS, what_to_install;"
-        "assert '.avif' not in IMAGE_EXTENSIONS; print(what_to_install('x.avif'))"
+        "from holotype.data.image_files import IMAGE_EXTENSIONS, install_hint;"
+        "assert '.avif' not in IMAGE_EXTENSIONS; print(install_hint('x.avif'))"
     )
     told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert told.stdout == "pillow 11.3 or later\n"

@@ -70,7 +70,7 @@ def test_images_of_a_container_are_known_one_by_one(tmp_path: Path) -> None:
     assert file_digest(f"{tmp_path / 'some.npz'}#0") == found[2]
 
 
-@pytest.mark.parametrize("size", [0, 1, module.READ_AT_ONCE, module.READ_AT_ONCE + 1])
+@pytest.mark.parametrize("size", [0, 1, 1 << 18, (1 << 18) + 1])
 def test_files_of_any_size_are_read_to_their_end(size: int, tmp_path: Path) -> None:
     (path,) = write(tmp_path, a=b"x" * size)
     before = file_digest(path)

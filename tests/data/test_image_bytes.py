@@ -8,9 +8,8 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
-from holotype.data.detections import upright_size
-from holotype.data.exif import read_exif
-from holotype.data.image_bytes import open_image_bytes, read_image_bytes
+from holotype.data.exif import read_exif, upright_size
+from holotype.data.hashing import open_image_bytes, read_image_bytes
 from holotype.data.storage import StorageError
 
 from .packed import square, write_parquet, write_tar

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 from pathlib import Path
 
@@ -194,3 +195,45 @@ def test_cut_into_page_locked_memory(tmp_path: Path) -> None:
     assert pinned.is_pinned()
     assert torch.equal(pinned, store.crop(rows, crops))
     assert torch.equal(store.to("cuda").cut(rows, crops), pinned)
+
+
+def test_the_digest_tells_stores_apart(tmp_path: Path) -> None:
+    paths = write_noise(tmp_path, [(32, 64), (64, 32), (32, 32)])
+
+    def digest(paths: list[str], size: int = 28) -> str:
+        return ImageStore.decode(paths, size, progress=False).digest()
+
+    assert digest(paths) == digest(paths)
+    others = [
+        digest(paths[::-1]),
+        digest(paths[:2]),
+        digest(paths, 14),
+        digest([]),
+        digest([*paths, "missing"]),
+    ]
+    assert len({digest(paths), *others}) == 6
+    store = ImageStore.decode(paths, 28, progress=False)
+    turned = dataclasses.replace(store, height=store.width, width=store.height)
+    assert turned.digest() != store.digest(), "the same bytes in other sides"
+    changed = dataclasses.replace(store, pixels=store.pixels.clone())
+    changed.pixels[-1] ^= 1
+    assert changed.digest() != store.digest()
+
+
+def test_the_digest_covers_every_part(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("holotype.data.image_store.HASHED_AT_ONCE", 1000)
+    store = ImageStore.decode(write_noise(tmp_path, [(32, 40)]), 28, progress=False)
+    digests = set()
+    for at in range(0, store.nbytes, 500):
+        changed = dataclasses.replace(store, pixels=store.pixels.clone())
+        changed.pixels[at] ^= 1
+        digests.add(changed.digest())
+    assert len(digests | {store.digest()}) == len(range(0, store.nbytes, 500)) + 1
+
+
+def test_levels(tmp_path: Path) -> None:
+    paths = write_noise(tmp_path, [(32, 40)])
+    store = ImageStore.decode(paths, 28, progress=False)
+    mapped = ImageStore.decode(paths, 28, progress=False, spill=SpillConfig(0, tmp_path))
+    assert (store.level, mapped.level, store.to("meta").level) == ("host", "disk", "device")
+    assert (mapped.to("cpu").level, mapped.to("meta").mapped) == ("disk", False)

@@ -158,12 +158,11 @@ def test_the_file_goes_with_the_store(tmp_path: Path) -> None:
 KILLED = """
 import sys, time
 from pathlib import Path
-from holotype.data import ingest
-from holotype.data.image_store import Spill
-from holotype.data.image_store import ImageStore
+from holotype.data import image_store as ingest
+from holotype.data.image_store import ImageStore, SpillConfig
 
 *paths, folder, moment = sys.argv[1:]
-read = ingest.opened
+read = ingest.open_image
 
 def wait():
     print("ready", flush=True)
@@ -174,8 +173,8 @@ def opened(path):
         wait()
     return read(path)
 
-ingest.opened = opened
-store = ImageStore.decode(paths, 28, workers=1, progress=False, spill=Spill(0, Path(folder)))
+ingest.open_image = opened
+store = ImageStore.decode(paths, 28, workers=1, progress=False, spill=SpillConfig(0, Path(folder)))
 wait()
 """
 

@@ -1,4 +1,4 @@
-"""Lists as people hold them: found by their last parts, told with lines. What is refused: test_sources.py."""
+"""Lists as people hold them: found by their last parts, told with lines. What is refused: test_load.py."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def test_rows_without_an_image_may_be_left_out(tmp_path: Path, caplog: pytest.Lo
     assert rows(both, tmp_path / "photos") == {"1.png": "x", "2.png": "y", "3.png": ""}
     assert rows(alone, tmp_path / "photos") == {"1.png": "x", "2.png": "y"}
     assert both.known == ("x", "y")
-    assert [line.startswith("Left out: 2 of the 4 rows") for line in caplog.messages] == [True, True]
+    assert [line.startswith("Left out: 2 of the 4 ") for line in caplog.messages] == [True, True]
     with pytest.raises(InputError, match="None of the images"):
         load_table(write(tmp_path / "m.csv", "path,label\n7.png,x\n"), skip_missing=True)
 
@@ -95,9 +95,7 @@ def test_labels_of_heaps_are_taken_away(tmp_path: Path) -> None:
     assert table.known == ("fox",)
     file = write(tmp_path / "l.csv", "path,label\nfox/1.png,fox\nmisc/3.png,?\n")
     assert load_table(root, file, unlabelled=["?"]).known == ("fox",)
-    with pytest.raises(
-        InputError, match="--unlabelled 'unsort' is no class of photos; did you mean 'Unsorted'"
-    ):
+    with pytest.raises(InputError, match="did you mean Unsorted"):
         load_table(root, unlabelled=["unsort"])
 
 

@@ -18,11 +18,11 @@ from holotype.data.image_store import MemoryBudget, decode_in_order
 MEASURE = """
 import resource, sys
 from PIL import Image
-from holotype.data.image_store import in_order
+from holotype.data.image_store import decode_in_order
 Image.init()
 before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 n = int(sys.argv[2])
-problems = [image.problem for image in in_order([sys.argv[1]] * n, 256, n, progress=False)]
+problems = [image.problem for image in decode_in_order([sys.argv[1]] * n, 256, n, progress=False)]
 assert problems == [""] * n, problems
 print((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) // 1024)
 """

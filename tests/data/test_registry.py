@@ -177,7 +177,7 @@ def test_imagenet100_is_the_draw_of_the_reference_code() -> None:
 
     import holotype.data
 
-    file = Path(holotype.data.__file__).parent / "splits" / "imagenet100.json"
+    file = Path(holotype.data.__file__).parent / "datasets" / "splits" / "imagenet100.json"
     packaged = json.loads(file.read_text())
     drawn = np.sort(np.random.RandomState(0).choice(1000, size=100, replace=False))
     assert packaged["imagenet_index"] == drawn.tolist()

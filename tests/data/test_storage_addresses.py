@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from holotype.data.archives import file_of, has_own_file
+from holotype.data.image_files import file_of, has_own_file
 from holotype.data.paths import absolute, relative
 from holotype.data.storage import (
     is_address,

@@ -15,7 +15,7 @@ import pytest
 import torch
 
 from holotype.cli.common import echo_json, escape_control
-from holotype.data.arrays import save_images
+from holotype.data.decode import save_images
 from holotype.errors import InputError
 from holotype.export.zip import write_zip
 from holotype.models import zoo

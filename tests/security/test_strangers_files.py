@@ -15,14 +15,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from holotype.config.parse import parse_yaml
-from holotype.data.archives import ArchiveProblem, read_array
+from holotype.config.parse import parse_values, parse_yaml
 from holotype.data.decode import ImageProblem, read_image
+from holotype.data.image_files import ArchiveProblem, read_array
 from holotype.data.load import load_table
 from holotype.data.readers.folder import read_folder, scan_folder
 from holotype.errors import InputError
 from holotype.results.edits import Edit, append_edits, edits_csv, read_log
-from holotype.runs.record import RunFolder, read_per_class
+from holotype.runs.run_folder import RunFolder, read_per_class
 from holotype.runs.tables import table_csv
 from tests.conftest import draw_squares
 from tests.torture.bombs import png
@@ -134,12 +134,13 @@ def test_a_path_that_leads_out_of_the_folder_is_no_image_of_it(tmp_path: Path) -
 
 
 def test_settings_are_data_and_never_code(tmp_path: Path) -> None:
-    for text in (
-        f"a: !!python/object/apply:os.mkdir ['{tmp_path / 'owned'}']",
-        "a: !!python/name:os.system",
-    ):
-        with pytest.raises(ValueError, match="python"):
-            parse_yaml(text)
+    for read in (parse_yaml, parse_values):
+        for text in (
+            f"a: !!python/object/apply:os.mkdir ['{tmp_path / 'owned'}']",
+            "a: !!python/name:os.system",
+        ):
+            with pytest.raises(ValueError, match="python"):
+                read(text)
     assert not (tmp_path / "owned").exists()
     assert {"eval", "exec", "unsafe_load", "full_load"} & names_in_the_package() <= {"eval"}  # of a network
     lines = [line for file in PACKAGE.rglob("*.py") for line in file.read_text(encoding="utf-8").splitlines()]

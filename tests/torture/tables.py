@@ -92,8 +92,8 @@ def _cells(dice: random.Random, content: bytes) -> bytes:
 
 
 def _read_table(path: Path, images: Path) -> list[str]:
+    from holotype.data.labels import read_csv_table
     from holotype.data.load import load_table
-    from holotype.data.readers.csv import read_csv_table
     from holotype.errors import InputError
 
     for work in (

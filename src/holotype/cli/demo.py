@@ -21,9 +21,8 @@ from holotype.cli.common import Dir, Parser, RunningOptions, echo, is_rank0_outp
 from holotype.clustering.metrics import score
 from holotype.config.schema import DiscoverConfig
 from holotype.config.types import Seed
-from holotype.data.arrays import encode_png
 from holotype.data.datasets.registry import load_benchmark
-from holotype.data.decode import read_image
+from holotype.data.decode import encode_png, read_image
 from holotype.data.gcd_split import gcd_split
 from holotype.data.load import load_table
 from holotype.data.samplers import keyed_generator

@@ -199,13 +199,13 @@ def source_stream(options: ImageOptions) -> tuple[str, Callable[[], Paths]]:
 def source_label(images: str) -> str:
     """What a collection is called after, before anything of it is read; InputError where there is none."""
     from holotype.data.datasets.registry import BENCHMARKS, check_dataset
-    from holotype.data.readers.registry import source_name
+    from holotype.data.load import collection_name
     from holotype.data.storage import is_address, is_pattern
 
     check_dataset(images)
     if images in BENCHMARKS:
         return images
-    return source_name(images if is_address(images) or is_pattern(images) else Path(images).resolve())
+    return collection_name(images if is_address(images) or is_pattern(images) else Path(images).resolve())
 
 
 def choose_network(options: ImageOptions) -> BackboneChoice:

@@ -7,8 +7,7 @@ from __future__ import annotations
 
 import codecs
 import csv
-import io
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from holotype.errors import InputError
@@ -39,12 +38,7 @@ def read_csv_rows(file: Path, exact: bool = False) -> tuple[dict[str, list[str]]
     if file.suffix.lower() == ".parquet":
         columns = _read_parquet(file)
         return columns, list(range(1, 1 + len(next(iter(columns.values()), []))))
-    return _read_csv(file, exact)
-
-
-def _read_csv(file: Path, exact: bool) -> tuple[dict[str, list[str]], list[int]]:
-    text = _read_text(file)
-    rows = _rows(file, text, find_separator(text, "\t" if file.suffix.lower() == ".tsv" else ","), exact)
+    rows = _all_rows(file, exact)
     if not rows:
         raise InputError(f"{file} is empty; its first line must name the columns, for example path,label.")
     (_, header), *body = rows
@@ -54,42 +48,42 @@ def _read_csv(file: Path, exact: bool) -> tuple[dict[str, list[str]], list[int]]
                 f"Line {line} of {file} has {len(row)} cells where the header has {len(header)}"
                 f" ({', '.join(header)}); put cells that contain a comma in quotes."
             )
-    columns = [["".join(row[i : i + 1]) for _, row in body] for i in range(len(header))]
-    return _check_named(file, header, columns), [line for line, _ in body]
+    values = [["".join(row[i : i + 1]) for _, row in body] for i in range(len(header))]
+    return dict(zip(column_names(file, header), values, strict=True)), [line for line, _ in body]
 
 
-def _read_text(file: Path) -> str:
-    """UTF-8, or UTF-16 where a byte order mark says so: spreadsheets write both."""
-    content = file.read_bytes()
-    wide = content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
-    try:
-        return content.decode("utf-16" if wide else "utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise InputError(f"{file} is not UTF-8 text; save it as CSV UTF-8.") from error
-
-
-def find_separator(text: str, usual: str) -> str:
-    """What parts the most columns in the first line; `usual` where nothing parts more than it."""
-    header = text.lstrip("\r\n").partition("\n")[0]
-    return max((usual, *SEPARATORS), key=header.count)
-
-
-def _rows(file: Path, text: str, separator: str, exact: bool) -> list[tuple[int, list[str]]]:
-    """Every row that is not empty, with the line that it ends in; blanks around quotes are dropped, and so, unless
-    exact, are empty cells at the end of a row: a spreadsheet writes as many of them as it likes, and rows of nothing
-    else."""
+def _all_rows(file: Path, exact: bool) -> list[tuple[int, list[str]]]:
     problem = None
     for strict in (True, False):
-        lines = io.StringIO(text, newline="")
-        reader = csv.reader(lines, delimiter=separator, strict=strict, skipinitialspace=True)
         try:
-            rows = [(reader.line_num, row if exact else _strip_trailing_cells(row)) for row in reader]
-            return [(line, row) for line, row in rows if row]
+            return list(stream_rows(file, exact, strict))
+        except UnicodeDecodeError as error:
+            raise InputError(f"{file} is not UTF-8 text; save it as CSV UTF-8.") from error
         except csv.Error as error:
             problem = problem or error
             if "expected after" not in str(error):  # a blank behind a quote does no harm; an open quote does
                 break
     raise InputError(f"{file} is not a readable CSV file: {problem}; correct it there.") from problem
+
+
+def stream_rows(file: Path, exact: bool, strict: bool = True) -> Iterator[tuple[int, list[str]]]:
+    """Yield the line that each row ends in and its cells, the header first; rows that are empty are left out.
+
+    UTF-8, or UTF-16 where a byte order mark says so: spreadsheets write both. Blanks around quotes are dropped, and so,
+    unless exact, are empty cells at the end of a row: a spreadsheet writes as many as it likes, and rows of nothing
+    else. Raises UnicodeDecodeError and csv.Error.
+    """
+    with file.open("rb") as head:
+        wide = head.read(2) in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
+    with file.open(encoding="utf-16" if wide else "utf-8-sig", newline="") as lines:
+        header = next((line for line in lines if line.strip("\r\n")), "")
+        lines.seek(0)
+        usual = "\t" if file.suffix.lower() == ".tsv" else ","
+        separator = max((usual, *SEPARATORS), key=header.count)  # what parts the most columns
+        reader = csv.reader(lines, delimiter=separator, strict=strict, skipinitialspace=True)
+        for row in reader:
+            if cells := row if exact else _strip_trailing_cells(row):
+                yield reader.line_num, cells
 
 
 def _strip_trailing_cells(row: list[str]) -> list[str]:
@@ -106,7 +100,7 @@ def _read_parquet(file: Path) -> dict[str, list[str]]:
         columns = [[column_text(v) for v in column.to_pylist()] for column in table.columns]
     except (pa.ArrowException, OSError, ValueError) as error:  # ValueError: text that is no UTF-8, odd times
         raise InputError(f"{file} is not a readable Parquet file; write it again.") from error
-    return _check_named(file, table.column_names, columns)
+    return dict(zip(column_names(file, table.column_names), columns, strict=True))
 
 
 def column_text(value: object) -> str:
@@ -119,12 +113,13 @@ def column_text(value: object) -> str:
     return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
 
 
-def _check_named(file: Path, header: Sequence[str], columns: list[list[str]]) -> dict[str, list[str]]:
+def column_names(file: Path, header: Sequence[str]) -> list[str]:
+    """Names of columns as they are compared; raises InputError where two are the same."""
     names = [name.strip().lower() for name in header]
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:
         raise InputError(f"{file} has more than one column called {twice[0]!r}; keep one of them.")
-    return dict(zip(names, columns, strict=True))
+    return names
 
 
 def is_utf8(text: str) -> bool:

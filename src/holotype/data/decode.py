@@ -1,4 +1,4 @@
-"""Decode an image file of any kind into RGB pixels.
+"""Decode an image file of any kind into RGB pixels, and write pictures that are held in memory as PNG files.
 
 A file of some kB may hold gigabytes of pixels. What decoding takes is known from the file's head, before a pixel is
 read, and images beyond MOST_PIXELS or MOST_BYTES are refused. What is decoded is turned upright and made RGB in strips,
@@ -8,22 +8,26 @@ so that there are two copies at most, and one of what is upright and RGB already
 from __future__ import annotations
 
 import contextlib
+import hashlib
+import io
 import math
 import os
 import warnings
-from collections.abc import Iterator
-from typing import NoReturn
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any, NoReturn
 
 import numpy as np
 from PIL import Image, UnidentifiedImageError
 
-from holotype.data.archives import ArchiveProblem, read_array, split_archive
 from holotype.data.boxes import Box as CutBox
 from holotype.data.boxes import Rectangle, split_box
-from holotype.data.exif import ExifData, exif_from_bytes
-from holotype.data.formats import decoders, install_hint
-from holotype.data.image_bytes import open_image_bytes
-from holotype.data.storage import StorageError
+from holotype.data.exif import ORIENTATION_TAG, ExifData, exif_from_bytes
+from holotype.data.hashing import open_image_bytes
+from holotype.data.image_files import ArchiveProblem, decoders, install_hint, read_array, split_archive
+from holotype.data.storage import StorageError, is_address
+from holotype.errors import InputError
+from holotype.utils.atomic import write_bytes
 
 MAX_PIXELS = 178_956_970
 """Of one image. Pillow refuses more as well; the largest cameras take 150 million."""
@@ -37,7 +41,7 @@ COSTLY_MODES = {"WEBP": 16, "AVIF": 12, "HEIF": 12}
 """Bytes that decoding takes per pixel at most: these decoders hold the picture several times. Measured were 16 for WebP
 and 9 for AVIF; HEIF is taken to be like AVIF."""
 GREY_16 = ("I;16", "I;16L", "I;16B", "I;16N")
-ORIENTATION_TAG, ROWS_PER_STRIP, TILE_LENGTH = 0x0112, 278, 323
+ROWS_PER_STRIP, TILE_LENGTH = 278, 323
 TURNS = {
     2: Image.Transpose.FLIP_LEFT_RIGHT,
     3: Image.Transpose.ROTATE_180,
@@ -293,3 +297,92 @@ def _to_rgb(image: Image.Image) -> Image.Image:
         white = Image.new("RGBA", layer.size, (255, 255, 255, 255))
         return Image.alpha_composite(white, layer).convert("RGB")
     return image if image.mode == "RGB" else image.convert("RGB")
+
+
+# -- pictures that are held in memory -------------------------------------------------------------------
+
+ArrayImage = str | os.PathLike[str] | Image.Image | np.ndarray
+"""A path, a PIL image, or pixels (H, W), (H, W, 1), (H, W, 3) or (H, W, 4): uint8, or floats from 0 to 1."""
+
+
+def to_image_list(pictures: Iterable[Any]) -> list[Any]:
+    """The pictures one by one; a single one is refused."""
+    if isinstance(pictures, str | os.PathLike | Image.Image):
+        raise InputError("One image was given where a list of images is needed; put it into a list.")
+    return list(pictures)
+
+
+def save_images(pictures: Iterable[Any], folder: Path | str) -> list[str]:
+    """The path of every picture: absolute for a path; PIL images and arrays are written to `folder`.
+
+    A file is named after its place in the list and its pixels, so that other pictures never replace it.
+    """
+    pictures = to_image_list(pictures)
+    digits = max(5, len(str(len(pictures))))
+    paths = []
+    for number, picture in enumerate(pictures):
+        if isinstance(picture, str | os.PathLike):
+            given = os.fspath(picture)
+            paths.append(given if is_address(str(given)) else os.path.abspath(given))
+            continue
+        image = _to_array(_to_image(picture, number))
+        digest = hashlib.sha256(f"{image.mode} {image.size} ".encode() + image.tobytes()).hexdigest()[:12]
+        path = Path(os.path.abspath(folder)) / f"{number:0{digits}d}-{digest}.png"
+        if not path.is_file():
+            write_bytes(path, encode_png(image, "PNG"))
+        paths.append(str(path))
+    return paths
+
+
+def encode_png(image: Image.Image, format: str, **how: Any) -> bytes:
+    """What a file of an image holds, for whoever writes it. how: of Pillow's `save`.
+
+    Pillow itself, given a file, does not notice where the last bytes of it no longer fit on the disk.
+    """
+    content = io.BytesIO()
+    image.save(content, format=format, **how)
+    return content.getvalue()
+
+
+def _to_image(picture: Any, number: int) -> Image.Image:
+    if isinstance(picture, Image.Image):
+        return picture
+    try:
+        pixels = np.asarray(picture)  # a tensor on the CPU becomes an array as well
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise InputError(f"Image {number} is not a path, a PIL image or an array ({error}).") from error
+    if pixels.ndim == 3 and pixels.shape[2] == 1:
+        pixels = pixels[:, :, 0]
+    if not (pixels.ndim == 2 or (pixels.ndim == 3 and pixels.shape[2] in (3, 4))) or not pixels.size:
+        raise InputError(
+            f"Image {number} has the shape {pixels.shape}; give pixels as (height, width) or (height, width, 3)."
+        )
+    return Image.fromarray(_eight_bits(pixels, number))
+
+
+def _eight_bits(pixels: np.ndarray, number: int) -> np.ndarray:
+    """uint8 as it is; bool and floats from 0 to 1 times 255; other whole numbers if they lie in 0 .. 255."""
+    if pixels.dtype == np.uint8:
+        return np.ascontiguousarray(pixels)
+    if pixels.dtype.kind not in "fbiu":
+        raise InputError(f"Image {number} holds {pixels.dtype} values; give uint8, or floats from 0 to 1.")
+    low, high = float(pixels.min()), float(pixels.max())
+    scale, top = (255, 1.0) if pixels.dtype.kind in "fb" else (1, 255.0)
+    if not (low >= 0 and high <= top):
+        raise InputError(
+            f"Image {number} holds {pixels.dtype} values from {low:g} to {high:g}; give uint8, or floats from 0 to 1."
+        )
+    return np.round(pixels.astype(np.float64) * scale).astype(np.uint8)
+
+
+def _to_array(image: Image.Image) -> Image.Image:
+    """The first frame, upright, in a mode that PNG files have.
+
+    A file written from memory has no EXIF data left to say how it is to be turned.
+    """
+    orientation, _ = _orientation(image)
+    if orientation in TURNS:
+        image = image.transpose(TURNS[orientation])
+    if image.mode == "P":  # its pixels are numbers of colours, and the digest does not see these
+        return image.convert("RGBA" if "transparency" in image.info else "RGB")
+    return image if image.mode in ("1", "L", "LA", "RGB", "RGBA", "I;16") else image.convert("RGB")

@@ -13,24 +13,17 @@ import json
 import logging
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
-from PIL import Image
 
-from holotype.data.archives import read_array, split_archive
 from holotype.data.boxes import BadBox, Box, are_fractions, make_box, parse_numbers, split_box, with_box
-from holotype.data.decode import ORIENTATION_TAG
-from holotype.data.exif import has_exif_header
-from holotype.data.formats import decoders
-from holotype.data.image_bytes import open_image_bytes
-from holotype.data.paths import find_images, in_quotes
+from holotype.data.exif import upright_sizes
+from holotype.data.paths import MAX_EXAMPLES, resolve_images
 from holotype.data.table import Table
 from holotype.errors import InputError
-from holotype.utils.device import cpu_count
 from holotype.utils.text import plural, suggest_path
 
 HOLOTYPE_FORMAT = "categories found by Holotype"
@@ -45,8 +38,6 @@ OTHER_CLASSES = {
     **dict.fromkeys(("vehicle", "vehicles", "3"), "vehicles"),
 }
 """What is left out, in small letters, and how it is called."""
-
-SINGLE_CLASS = {"people": "person", "vehicles": "vehicle"}
 
 Units = Literal["shares", "pixels", "corners"]
 
@@ -100,11 +91,10 @@ def read_detections(file: Path, confidence: float = CONFIDENCE) -> Detections:
     content = _read(file)
     found = Detections(file)
     try:
-        if isinstance(content, list):
-            _from_list(found, content, confidence)
-        elif "annotations" in content:
+        images = content if isinstance(content, list) else content["images"]
+        if "annotations" in content:
             _from_coco(found, content, confidence)
-        elif any("detections" in one or "failure" in one for one in content["images"]):
+        elif any("detections" in image or "failure" in image for image in images):
             _from_megadetector(found, content, confidence)
         else:
             raise KeyError("detections")
@@ -125,25 +115,21 @@ def _read(file: Path) -> Any:
         raise InputError(f"{file} is not readable JSON ({str(error)[:100]}); export it again.") from error
 
 
-def _from_megadetector(found: Detections, content: dict[str, Any], least: float) -> None:
-    names = NAMES | {str(key): str(name) for key, name in content.get("detection_categories", {}).items()}
-    for image in content["images"]:
-        file = str(image["file"])
-        found.pictures[file] = None
-        found.failed += bool(image.get("failure"))
-        for number, one in enumerate(image.get("detections") or (), start=1):
-            detection = Detection(file, _values(one), "shares", None, number)
-            name = names.get(str(one["category"]), str(one["category"]))
-            found.take(detection, name, float(one["conf"]), least, known=True)
-
-
-def _from_list(found: Detections, content: list[Any], least: float) -> None:
+def _from_megadetector(found: Detections, content: dict[str, Any] | list[Any], least: float) -> None:
+    names: dict[str, str] = {}
+    units: Units = "corners"
+    if isinstance(content, dict):
+        names = NAMES | {str(key): str(name) for key, name in content.get("detection_categories", {}).items()}
+        units, content = "shares", content["images"]
     for image in content:
         file = str(image["file"])
         found.pictures[file] = None
-        for number, one in enumerate(image["detections"] or (), start=1):
-            detection = Detection(file, _values(one), "corners", None, number)
-            found.take(detection, str(one["category"]), float(one["confidence"]), least, known=True)
+        found.failed += bool(image.get("failure"))
+        for number, box in enumerate(image.get("detections") or (), start=1):
+            detection = Detection(file, _values(box), units, None, number)
+            name = names.get(str(box["category"]), str(box["category"]))
+            conf = float(box["conf" if units == "shares" else "confidence"])
+            found.take(detection, name, conf, least, known=True)
 
 
 def _from_coco(found: Detections, content: dict[str, Any], least: float) -> None:
@@ -179,42 +165,16 @@ def _size(image: dict[str, Any]) -> tuple[int, int] | None:
 def detections_summary(found: Detections) -> Iterator[str]:
     """What was left out, in parts of a sentence."""
     for name, n in found.left_out.most_common():
-        if n == 1 and name in SINGLE_CLASS:
-            yield f"1 {SINGLE_CLASS[name]}"
+        if name in ("people", "vehicles"):
+            yield plural(n, name.replace("people", "person").removesuffix("s"), name)
         else:
-            yield f"{n:,} {name}" if name.startswith("of ") or name in SINGLE_CLASS else f"{n:,} of {name}"
+            yield f"{n:,} {name}" if name.startswith("of ") else f"{n:,} of {name}"
 
 
 WHOLE_IMAGE = Box(0, 0, 1, 1)
 """Of a picture that cannot be read: it will be told as such, and not for its box."""
-MAX_NAMED = 3
-"""Examples of a line."""
-BOX_HINT = "discover --skip-missing goes on without these"
 
 log = logging.getLogger("holotype")
-
-
-# -- sizes ----------------------------------------------------------------------------------------------
-
-
-def upright_sizes(files: Sequence[str]) -> dict[str, tuple[int, int] | None]:
-    """Width and height of pictures, as people see them, from the heads of their files; None where that cannot be
-    read."""
-    every = list(dict.fromkeys(files))
-    with ThreadPoolExecutor(min(8, 2 * cpu_count())) as pool:
-        return dict(zip(every, pool.map(upright_size, every), strict=True))
-
-
-def upright_size(file: str) -> tuple[int, int] | None:
-    try:
-        if part := split_archive(file):
-            height, width = read_array(*part).shape[:2]
-            return width, height
-        with Image.open(open_image_bytes(file), formats=decoders()) as image:
-            turned = has_exif_header(image) and image.getexif().get(ORIENTATION_TAG) in (5, 6, 7, 8)
-            return image.size[::-1] if turned else image.size
-    except Exception:  # decoders fail in many ways on damaged files
-        return None
 
 
 # -- a column `box` -------------------------------------------------------------------------------------
@@ -244,30 +204,25 @@ def read_box_column(
             found[row] = with_box(file, _box(values, size.get(file), are_fractions(values)))
         except BadBox as problem:
             bad[row] = str(problem)
-    _bad_box_error([f"{where(row)}: {bad[row]}" for row in sorted(bad)], "box", skip)
+    _report_bad_boxes([f"{where(row)}: {bad[row]}" for row in sorted(bad)], skip)
     return found
 
 
 def _box(values: Sequence[float], size: tuple[int, int] | None, shares: bool) -> Box:
-    if shares:
-        return make_box(values, None)
-    if size is None:
-        return WHOLE_IMAGE
-    return make_box(values, size)
+    return WHOLE_IMAGE if size is None and not shares else make_box(values, None if shares else size)
 
 
-def _bad_box_error(problems: Sequence[str], what: str, skip: bool) -> None:
+def _report_bad_boxes(problems: Sequence[str], skip: bool) -> None:
     """Refuse bad boxes in one sentence, or say that they are left out."""
     if not problems:
         return
-    n = f"1 {what} is" if len(problems) == 1 else f"{len(problems):,} {what}es are"
-    shown = "; ".join(problems[:MAX_NAMED])
+    text = f"{plural(len(problems), 'bad box', 'bad boxes')} ({'; '.join(problems[:MAX_EXAMPLES])})"
     if skip:
-        log.info(f"Left out: {n} not to be used ({shown}).")
+        log.info(f"Left out: {text}.")
         return
     raise InputError(
-        f"{n} not to be used ({shown}); a box is x, y, w, h in pixels, or in shares of the picture from 0 to 1: "
-        f"correct that, or call a column that holds something else otherwise; {BOX_HINT}."
+        f"{text}; a box is x, y, w, h in pixels, or in shares of the picture from 0 to 1: "
+        "correct that, or rename a column that holds something else; discover --skip-missing goes on without these."
     )
 
 
@@ -286,11 +241,11 @@ def crop_table(table: Table, found: Detections, starts: Sequence[Path], skip: bo
     whole: dict[str, int] = {}
     for row, path in enumerate(map(str, table.path)):
         file, box = split_box(path)
+        boxes_of_file = own.setdefault(file, {})
         if box is None:
             whole[file] = row
-        own.setdefault(file, {})
-        if box is not None:
-            own[file][path] = row
+        else:
+            boxes_of_file[path] = row
     boxes = _resolved(found, _files(found, own, starts, skip), skip)
     rows: list[int] = []
     paths: list[str] = []
@@ -316,11 +271,8 @@ def _with_classes(cut: Table) -> Table:
     present = set(cut.label)
     gone = [name for name in cut.known if name not in present]
     if gone:
-        more = f" and {len(gone) - MAX_NAMED:,} more" if len(gone) > MAX_NAMED else ""
-        log.info(
-            f"No labelled picture of {', '.join(gone[:MAX_NAMED])}{more} has a box, so "
-            f"{'it is no class' if len(gone) == 1 else 'they are no classes'} here."
-        )
+        names = ", ".join(gone[:MAX_EXAMPLES]) + (", ..." if len(gone) > MAX_EXAMPLES else "")
+        log.info(f"Left out: {plural(len(gone), 'class', 'classes')} without a labelled box ({names}).")
     return replace(cut, known=tuple(name for name in cut.known if name in present))
 
 
@@ -328,23 +280,14 @@ def _files(
     found: Detections, pictures: Mapping[str, object], starts: Sequence[Path], skip: bool
 ) -> dict[str, str]:
     """Path in the file of boxes to the picture that it means."""
-    given = list(found.pictures)
-    meant, guessed = find_images(given, starts, pictures.__contains__, lambda: list(pictures))
-    absent = [name for name, file in zip(given, meant, strict=True) if file is None]
-    if absent:
-        told_ = f"{len(absent):,} of the {len(given):,} pictures that {found.file} names cannot be found here"
-        examples = ", ".join(map(in_quotes, absent[:MAX_NAMED]))
-        if not skip:
-            raise InputError(
-                f"{told_}, for example {examples}; relative paths start at {starts[0]}, and {BOX_HINT}."
-            )
-        log.info(f"Left out: {told_}, for example {examples}.")
-    if guessed:
-        log.info(
-            f"{len(guessed):,} paths of {found.file} were found by their last parts, for example "
-            f"{in_quotes(given[guessed[0]])} is {meant[guessed[0]]}."
-        )
-    return {name: file for name, file in zip(given, meant, strict=True) if file is not None}
+    names = list(found.pictures)
+    how = {
+        "file": found.file,
+        "missing": f"pictures that {found.file} names cannot be found here",
+        "skip": skip,
+    }
+    files = resolve_images(names, starts, pictures.__contains__, lambda: list(pictures), **how)
+    return {name: file for name, file in zip(names, files, strict=True) if file is not None}
 
 
 def _resolved(found: Detections, files: Mapping[str, str], skip: bool) -> dict[str, list[Box]]:
@@ -359,7 +302,7 @@ def _resolved(found: Detections, files: Mapping[str, str], skip: bool) -> dict[s
             boxes.setdefault(file, []).append(_boxes_of(one, size.get(file)))
         except BadBox as problem:
             bad.append(f"{one.where}: {problem}")
-    _bad_box_error(bad, "box", skip)
+    _report_bad_boxes(bad, skip)
     return boxes
 
 
@@ -379,19 +322,22 @@ def _boxes_of(one: Detection, size: tuple[int, int] | None) -> Box:
 
 def _log_boxes(found: Detections, paths: Sequence[str], pictures: int) -> None:
     with_boxes = len({split_box(path)[0] for path in paths})
-    words = f"{found.file}: {plural(len(paths), 'box', 'boxes')} in {plural(with_boxes, 'picture')}"
+    text = f"{found.file}: {plural(len(paths), 'box', 'boxes')} in {plural(with_boxes, 'picture')}."
     left = list(detections_summary(found))
-    left += [plural(found.failed, "picture") + " that the detector could not read"] if found.failed else []
-    left += [f"{plural(pictures - with_boxes, 'picture')} without a box"] if pictures > with_boxes else []
-    log.info(f"{words}. Left out: {', '.join(left)}." if left else f"{words}.")
+    if found.failed:
+        left.append(f"{plural(found.failed, 'picture')} that the detector could not read")
+    if pictures > with_boxes:
+        left.append(f"{plural(pictures - with_boxes, 'picture')} without a box")
+    log.info(f"{text} Left out: {', '.join(left)}." if left else text)
 
 
 def _log_labels(table: Table, whole: Mapping[str, int], used: Counter[int]) -> None:
     """used: how many boxes took each row."""
     several = sum(used[row] > 1 and table.label[row] != "" for row in whole.values())
     if several:
-        which = "1 labelled picture has" if several == 1 else f"{several:,} labelled pictures have"
-        log.info(f"{which} several boxes, each of which takes the label.")
+        log.info(
+            f"Each of several boxes takes the label of its picture: {plural(several, 'labelled picture')}."
+        )
 
 
 # -- columns --------------------------------------------------------------------------------------------

@@ -17,14 +17,13 @@ from typing import Any
 
 from PIL import Image
 
-from holotype.data.archives import split_archive
 from holotype.data.boxes import split_box
-from holotype.data.formats import decoders
-from holotype.data.image_bytes import open_image_bytes
+from holotype.data.hashing import open_image_bytes
+from holotype.data.image_files import decoders, read_array, split_archive
 from holotype.utils.console import progress_bar
 from holotype.utils.device import cpu_count
 
-MAKE, MODEL, EXIF_IFD, GPS_IFD = 0x010F, 0x0110, 0x8769, 0x8825
+ORIENTATION_TAG, MAKE, MODEL, EXIF_IFD, GPS_IFD = 0x0112, 0x010F, 0x0110, 0x8769, 0x8825
 SERIAL = 0xA431
 TAKEN = ((0x9003, 0x9011), (0x9004, 0x9012))
 """EXIF tags of a time and of its offset from UTC: when the picture was taken, when it was digitised."""
@@ -107,14 +106,31 @@ def has_exif_header(image: Image.Image) -> bool:
     return "exif" in image.info or image.format == "TIFF"
 
 
+def upright_sizes(files: Sequence[str]) -> dict[str, tuple[int, int] | None]:
+    """Return width and height of pictures as people see them; None where they cannot be read."""
+    unique = list(dict.fromkeys(files))
+    with ThreadPoolExecutor(min(8, 2 * cpu_count())) as pool:
+        return dict(zip(unique, pool.map(upright_size, unique), strict=True))
+
+
+def upright_size(file: str) -> tuple[int, int] | None:
+    try:
+        if part := split_archive(file):
+            height, width = read_array(*part).shape[:2]
+            return width, height
+        with Image.open(open_image_bytes(file), formats=decoders()) as image:
+            turned = has_exif_header(image) and image.getexif().get(ORIENTATION_TAG) in (5, 6, 7, 8)
+            return image.size[::-1] if turned else image.size
+    except Exception:  # decoders fail in many ways on damaged files
+        return None
+
+
 def exif_from_image(exif: Image.Exif) -> ExifData:
     """From EXIF data, each part by itself: a broken one takes no other with it."""
     told, place = _ifd(exif, EXIF_IFD), _ifd(exif, GPS_IFD)
     time = taken_at(told)
     latitude, longitude = _degrees(place, *LATITUDE), _degrees(place, *LONGITUDE)
-    if (
-        math.isnan(latitude) or math.isnan(longitude) or latitude == longitude == 0
-    ):  # a receiver without a fix
+    if math.isnan(latitude + longitude) or latitude == longitude == 0:  # a receiver without a fix
         latitude = longitude = math.nan
     serial = exif_text(told.get(SERIAL))
     camera = " ".join(part for part in (_model(exif), serial) if part)[:MAX_TEXT]

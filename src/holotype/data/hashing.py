@@ -1,29 +1,46 @@
-"""Content digests and file stamps of images.
+"""Bytes, content digests and file stamps of images.
 
-Reading every file takes time, so that size and time of change (stamps.py) are hints: a file in which neither has
+Reading every file takes time, so that size and time of change are hints: a file in which neither has
 changed is not read again.
 """
 
 from __future__ import annotations
 
 import hashlib
+import io
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 
-from holotype.data.archives import ArchiveProblem, file_of, read_array, split_archive
 from holotype.data.boxes import Box, split_box
-from holotype.data.image_bytes import read_image_bytes
-from holotype.data.storage import StorageError, remote_stamp
-from holotype.errors import InputError
+from holotype.data.image_files import ArchiveProblem, file_of, read_array, split_archive
+from holotype.data.readers.parquet import read_row
+from holotype.data.readers.webdataset import read_member
+from holotype.data.storage import StorageError, is_address, read_file, remote_stamp, split_member
 from holotype.utils.console import progress_bar
 from holotype.utils.device import cpu_count
 
 DIGEST_BYTES = 16
 """Of a digest: among a thousand million pictures no two share one by chance."""
-READ_AT_ONCE = 1 << 20
 
 FileStamp = tuple[str, str]
 """Stamp and digest of an image."""
+
+
+def read_image_bytes(path: str) -> bytes | None:
+    """Read an image in a Parquet file, a tar or a store; None for one that is a file of its own. Raises StorageError.
+
+    path: without a box.
+    """
+    if inside := split_member(path):
+        kind, file, key = inside
+        return read_row(file, key) if kind == "parquet" else read_member(file, key)
+    return read_file(path) if is_address(path) else None
+
+
+def open_image_bytes(path: str) -> str | io.BytesIO:
+    """Return what Pillow opens: the path of a file, or its bytes."""
+    content = read_image_bytes(path)
+    return path if content is None else io.BytesIO(content)
 
 
 def image_digests(
@@ -65,13 +82,11 @@ def file_digest(path: str) -> str:
         if part := split_archive(path):
             pixels = read_array(*part)
             total.update(f"{pixels.shape} {pixels.dtype} ".encode() + pixels.tobytes())
-            return total.hexdigest()
-        if (content := read_image_bytes(path)) is not None:  # the same as a file with these bytes has
+        elif (content := read_image_bytes(path)) is not None:  # the same as a file with these bytes has
             total.update(content)
-            return total.hexdigest()
-        with open(path, "rb") as stream:
-            while block := stream.read(READ_AT_ONCE):
-                total.update(block)
+        else:
+            with open(path, "rb") as stream:
+                hashlib.file_digest(stream, lambda: total)
     except (OSError, ValueError, ArchiveProblem, StorageError):
         return ""
     return total.hexdigest()
@@ -80,20 +95,8 @@ def file_digest(path: str) -> str:
 def file_stamps(paths: Sequence[str]) -> list[str]:
     """ "size-mtime_ns" of each image's file, "" where it is gone; "file#index" has that of the container.
 
-    Raises InputError where a store does not answer: what it holds is not gone.
+    Raises StorageError where a store does not answer: what it holds is not gone.
     """
-    known: dict[str, str] = {}
-    found = []
-    for path in paths:
-        file = file_of(path)
-        if file not in known:
-            known[file] = _file_stamp(file)
-        found.append(known[file])
-    return found
-
-
-def _file_stamp(file: str) -> str:
-    try:
-        return remote_stamp(file)
-    except StorageError as problem:
-        raise InputError(str(problem)) from problem
+    files = [file_of(path) for path in paths]
+    stamp = {file: remote_stamp(file) for file in dict.fromkeys(files)}
+    return [stamp[file] for file in files]

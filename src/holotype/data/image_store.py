@@ -12,7 +12,6 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import hashlib
-import json
 import mmap
 import tempfile
 from collections import deque
@@ -22,19 +21,16 @@ from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path
 from threading import Condition
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import numpy as np
 import torch
 from PIL import Image
-from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
 from torch import Tensor
 
 from holotype.data.augment import CropParams
 from holotype.data.decode import Box, ImageProblem, open_image
 from holotype.errors import InputError
-from holotype.utils.atomic import atomic_write
 from holotype.utils.console import progress_bar
 from holotype.utils.device import cpu_count
 from holotype.utils.memory import LEVELS, PLACE_NAMES, Budget, Level, is_out_of_memory
@@ -72,8 +68,7 @@ DECODE_BUDGET = MemoryBudget(max(MIN_BUDGET, BUDGET_PER_THREAD * cpu_count()))
 """Of all images that this process decodes."""
 
 
-@dataclass(frozen=True, eq=False)
-class Decoded:
+class Decoded(NamedTuple):
     """One image on its way into the buffer; (0, 0, 3) pixels if it has a problem."""
 
     pixels: np.ndarray
@@ -106,14 +101,10 @@ def _target(size: tuple[int, int], short: int) -> tuple[tuple[int, int], Box | N
     # Only the middle is ever computed: a strip one pixel high would fill the memory if resized whole.
     keep_width, keep_height = min(to_width, limit), min(to_height, limit)
     x, y = (to_width - keep_width) // 2, (to_height - keep_height) // 2
-    box = (
-        x * width / to_width,
-        y * height / to_height,
-        (x + keep_width) * width / to_width,
-        (y + keep_height) * height / to_height,
-    )
-    told = f"{width} x {height} pixels: only the middle used, {LONGEST_SIDE_RATIO} times the shorter side"
-    return (keep_width, keep_height), box, told
+    left, right = x * width / to_width, (x + keep_width) * width / to_width
+    top, bottom = y * height / to_height, (y + keep_height) * height / to_height
+    note = f"{width} x {height} pixels: only the middle used, {LONGEST_SIDE_RATIO} times the shorter side"
+    return (keep_width, keep_height), (left, top, right, bottom), note
 
 
 def decode_in_order(
@@ -242,9 +233,8 @@ class Scratch:
 def too_little_disk(wanted: int, limit: int, folder: Path, *, at_least: bool = False) -> InputError:
     return InputError(
         f"The images take {'at least ' if at_least else ''}{format_bytes(wanted)}, which neither memory nor the "
-        f"{format_bytes(limit)} for files in {folder} can hold; give more with --memory.disk_gb or "
-        "--memory.host_gb, or "
-        "a folder on a larger disk with --memory.cache_dir."
+        f"{format_bytes(limit)} for files in {folder} can hold; give more with --memory.disk_gb or --memory.host_gb, "
+        "or a folder on a larger disk with --memory.cache_dir."
     )
 
 
@@ -256,7 +246,6 @@ SINGLE_THREAD_IMAGES = 32_767
 """Most elements that torch works on in the calling thread alone."""
 READER_THREADS = 4
 """Threads that cut crops out of a memory-mapped file, where each may wait for the disk."""
-STORE_FORMAT = "holotype-image-store-1"
 
 
 @dataclass(frozen=True, eq=False)
@@ -304,24 +293,15 @@ class ImageStore:
         if size < 1:
             raise InputError(f"The crop size is {size}; give a positive number of pixels.")
         buffer = PixelBuffer(len(paths), spill)
-        offset, sides, problem, note = [], [], [], []
-        for image in decode_in_order(paths, int(size / CROP_FRACTION), workers, progress):
-            offset.append(buffer.add(image.pixels))
-            sides.append(image.pixels.shape[:2])
-            problem.append(image.problem)
-            note.append(image.note)
-        side = torch.tensor(sides, dtype=torch.int64).reshape(-1, 2)
+        images = [
+            (buffer.add(pixels), *pixels.shape[:2], problem, note)
+            for pixels, problem, note in decode_in_order(paths, int(size / CROP_FRACTION), workers, progress)
+        ]
+        offset, height, width, problem, note = zip(*images, strict=True) if images else ((),) * 5
+        places = (torch.tensor(column, dtype=torch.int64) for column in (offset, height, width))
+        texts = (np.array(column, dtype=object) for column in (problem, note))
         pixels, mapped = buffer.finish()
-        return cls(
-            pixels=pixels,
-            offset=torch.tensor(offset, dtype=torch.int64),
-            height=side[:, 0].contiguous(),
-            width=side[:, 1].contiguous(),
-            size=size,
-            problem=np.array(problem, dtype=object),
-            note=np.array(note, dtype=object),
-            mapped=mapped,
-        )
+        return cls(pixels, *places, size, *texts, mapped=mapped)
 
     def __len__(self) -> int:
         return len(self.offset)
@@ -430,57 +410,9 @@ class ImageStore:
                 f"fit image {row}: {reason}; draw crops from the sides of usable images only."
             )
 
-    def save(self, path: Path | str) -> None:
-        """Write the store as safetensors; a kill at any moment leaves the old file or the new one."""
-        path = Path(path)
-        sides = {"offset": self.offset, "height": self.height, "width": self.width}
-        metadata = {"format": STORE_FORMAT, "size": str(self.size)}
-        metadata |= {"problem": _sparse(self.problem), "note": _sparse(self.note)}
-        tensors = {"pixels": self.pixels.cpu(), **sides}
-        atomic_write(path, lambda beside: save_file(tensors, beside, metadata))
-
-    @classmethod
-    def load(cls, path: Path | str) -> ImageStore:
-        """Open a saved store; the pixels stay in the file and are read as they are used."""
-        path = Path(path)
-        if not path.is_file():
-            raise InputError(f"There is no image store at {path}; decode the images first.")
-        try:
-            with safe_open(path, framework="pt") as file:
-                metadata = file.metadata() or {}
-                if metadata.get("format") != STORE_FORMAT:
-                    raise InputError(
-                        f"{path} is not an image store of this version; decode the images again."
-                    )
-                tensor = {name: file.get_tensor(name) for name in ("pixels", "offset", "height", "width")}
-        except SafetensorError as error:
-            raise InputError(f"{path} cannot be read ({error}); decode the images again.") from error
-        n = len(tensor["offset"])
-        try:
-            problem, note = _dense(metadata["problem"], n), _dense(metadata["note"], n)
-            size = int(metadata["size"])
-        except (ValueError, KeyError, IndexError, AttributeError) as error:
-            raise InputError(
-                f"{path} cannot be read (its metadata are not those of an image store); decode the images again."
-            ) from error
-        return cls(**tensor, size=size, problem=problem, note=note, mapped=True)
-
 
 def _hash(part: Tensor) -> bytes:
     return hashlib.sha256(part.cpu().numpy().data).digest()
-
-
-def _sparse(text: np.ndarray) -> str:
-    """The non-empty entries of an array of strings, as JSON {row: string}."""
-    return json.dumps({str(row): entry for row, entry in enumerate(text) if entry})
-
-
-def _dense(text: str, n: int) -> np.ndarray:
-    """The inverse of `_sparse` for n rows."""
-    result = np.full(n, "", dtype=object)
-    for row, entry in json.loads(text).items():
-        result[int(row)] = entry
-    return result
 
 
 PlacementChoice = Literal["auto", "device", "host", "disk"]
@@ -534,32 +466,26 @@ def _move(store: ImageStore, level: Level, device: torch.device, folder: Path) -
         return store.to(device)
     if store.level == level:
         return store
-    pixels = _to_host(store.pixels) if level == "host" else _to_disk(store.pixels, folder)
+    if level == "host":
+        pixels = _to_host(store.pixels)
+    else:
+        scratch = Scratch(SpillConfig(0, folder))
+        for part in store.pixels.split(CHUNK):
+            scratch.write(part.cpu().numpy())
+        pixels = scratch.map()
     return dataclasses.replace(store, pixels=pixels, mapped=level == "disk")
 
 
 def _to_host(pixels: Tensor) -> Tensor:
-    """A copy in ordinary memory."""
-    memory = torch.from_numpy(np.empty(pixels.numel(), dtype=np.uint8))
-    return memory.copy_(pixels)
-
-
-def _to_disk(pixels: Tensor, folder: Path) -> Tensor:
-    """A copy in a memory-mapped file."""
-    scratch = Scratch(SpillConfig(0, folder))
-    for part in pixels.split(CHUNK):
-        scratch.write(part.cpu().numpy())
-    return scratch.map()
+    return torch.from_numpy(np.empty(pixels.numel(), dtype=np.uint8)).copy_(pixels)
 
 
 def _line(
     store: ImageStore, choice: PlacementChoice, budget: Budget, folder: Path, reasons: list[str]
 ) -> str:
     """Where the images lie and why, for people."""
-    where = (
-        f"in a memory-mapped file in {folder}" if store.level == "disk" else f"in {PLACE_NAMES[store.level]}"
-    )
-    line = f"{len(store):,} images, {format_bytes(store.nbytes)}, {where}"
+    where = f"a memory-mapped file in {folder}" if store.level == "disk" else PLACE_NAMES[store.level]
+    line = f"{len(store):,} images, {format_bytes(store.nbytes)}, in {where}"
     if reasons:
         return f"{line}: {'; '.join(reasons)}"
     if choice == store.level:

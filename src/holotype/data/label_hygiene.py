@@ -10,45 +10,12 @@ SHORTEST_PLURAL = 4
 """Letters from which on a last s is taken for a plural."""
 LONG_NAME, LONG_WORD = 8, 5
 """Letters of a name, and of the word in question, from which on one letter more, less or other is taken for a slip."""
-UNSORTED_NAMES = frozenset(
-    (
-        *(
-            "unsorted",
-            "tosort",
-            "sort",
-            "sortme",
-            "todo",
-            "misc",
-            "miscellaneous",
-            "various",
-            "mixed",
-            "inbox",
-        ),
-        *(
-            "new",
-            "incoming",
-            "unknown",
-            "unidentified",
-            "unclassified",
-            "uncategorized",
-            "uncategorised",
-            "none",
-        ),
-        *(
-            "other",
-            "others",
-            "rest",
-            "remaining",
-            "tmp",
-            "temp",
-            "download",
-            "downloads",
-            "undefined",
-            "unnamed",
-        ),
-        *("dcim", "camera", "cameraroll"),
-    )
-)
+UNSORTED_NAMES = {
+    *("unsorted", "tosort", "sort", "sortme", "todo", "misc", "miscellaneous", "various", "mixed", "inbox"),
+    *("new", "incoming", "unknown", "unidentified", "unclassified", "uncategorized", "uncategorised", "none"),
+    *("other", "others", "rest", "remaining", "tmp", "temp", "download", "downloads", "undefined", "unnamed"),
+    *("dcim", "camera", "cameraroll"),
+}
 """Folders that people call so hold what nobody has sorted; here without blanks and the like."""
 DATE = re.compile(r"(19|20)\d\d([-_. ]?(0[1-9]|1[0-2])([-_. ]?(0[1-9]|[12]\d|3[01]))?)?")
 """2023, 2023-05, 20230512: when images were taken, not what they show."""

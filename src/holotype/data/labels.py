@@ -1,13 +1,16 @@
-"""Label files: read a list of images and labels, and match it with the images of a collection.
+"""Lists of images and labels (CSV, TSV or Parquet): read one, and match it with the images of a collection.
 
-A column `weight` in any other file means something else, such as what an animal weighs, and is left alone.
+A column `weight` in any file but a sample means something else, such as what an animal weighs, and is left alone.
 """
 
 from __future__ import annotations
 
+import csv
 import json
 import logging
-from collections.abc import Callable, Mapping, Sequence
+import os
+from array import array
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -15,13 +18,18 @@ from typing import Any
 import numpy as np
 
 from holotype.data.boxes import split_box
-from holotype.data.csv import read_csv_rows, unescape_formula
+from holotype.data.csv import column_names, read_csv_rows, stream_rows, unescape_formula
 from holotype.data.detections import read_box_column
+from holotype.data.image_files import image_exists
 from holotype.data.label_hygiene import nfc
-from holotype.data.paths import find_images, in_quotes, unquoted
+from holotype.data.paths import MAX_EXAMPLES, Paths, in_quotes, resolve_images, unquoted
+from holotype.data.readers.folder import scan_folder
+from holotype.data.storage import is_address
+from holotype.data.table import Table
 from holotype.errors import InputError
 from holotype.utils.atomic import refuse_existing
 from holotype.utils.serialization import TABLE_MARK, write_parquet
+from holotype.utils.text import plural, suggest_path
 
 SAMPLE_KIND = "sample"
 
@@ -43,8 +51,8 @@ def write_sample_file(
         "weight": pa.array(weight, pa.float64()),
         "cell": pa.array(cell, pa.int32()),
     }
-    told = json.dumps({SAMPLE_KIND: dict(facts)}, sort_keys=True)
-    write_parquet(file, pa.table(columns).replace_schema_metadata({TABLE_MARK: told.encode()}))
+    meta = json.dumps({SAMPLE_KIND: dict(facts)}, sort_keys=True)
+    write_parquet(file, pa.table(columns).replace_schema_metadata({TABLE_MARK: meta.encode()}))
 
 
 def read_sample_info(file: Path) -> dict[str, Any] | None:
@@ -55,11 +63,10 @@ def read_sample_info(file: Path) -> dict[str, Any] | None:
     import pyarrow.parquet as pq
 
     try:
-        told = json.loads((pq.read_schema(file).metadata or {}).get(TABLE_MARK, b"{}"))
-    except (OSError, ValueError, pa.ArrowException):
+        info = json.loads((pq.read_schema(file).metadata or {}).get(TABLE_MARK, b"{}"))[SAMPLE_KIND]
+    except (OSError, ValueError, KeyError, TypeError, pa.ArrowException):
         return None
-    found = told.get(SAMPLE_KIND) if isinstance(told, dict) else None
-    return found if isinstance(found, dict) else None
+    return info if isinstance(info, dict) else None
 
 
 def check_target(file: Path, overwrite: bool = False) -> None:
@@ -70,9 +77,6 @@ def check_target(file: Path, overwrite: bool = False) -> None:
         )
     refuse_existing(file, overwrite)
 
-
-MAX_NAMES_SHOWN = 3
-"""Rows that a sentence names; the others are counted."""
 
 log = logging.getLogger("holotype")
 
@@ -98,21 +102,12 @@ class LabelFile:
     """Of a sample (weighed.py): how many images each stands for; None of any other file."""
 
     def take(self, rows: Sequence[int]) -> LabelFile:
-        def some(values: list[str]) -> list[str]:
-            return [values[row] for row in rows]
-
-        more = (self.hidden, self.group, self.box, self.weight)
-        hidden, *others = (None if values is None else some(values) for values in more)
-        line = [self.line[row] for row in rows]
-        return LabelFile(self.file, some(self.path), some(self.label), hidden, line, *others)
+        columns = {name: values for name, values in vars(self).items() if isinstance(values, list)}
+        return replace(self, **{name: [values[row] for row in rows] for name, values in columns.items()})
 
     def where(self, row: int) -> str:
         unit = "row" if self.file.suffix.lower() == ".parquet" else "line"
         return f"{unit} {self.line[row]}"
-
-    def some(self, rows: Sequence[int]) -> str:
-        """A few rows by their path and place."""
-        return ", ".join(f"{in_quotes(self.path[row])} ({self.where(row)})" for row in rows[:MAX_NAMES_SHOWN])
 
     def said(self, row: int) -> str:
         return self.label[row] if self.hidden is None else f"{self.label[row]} / {self.hidden[row]}"
@@ -121,31 +116,36 @@ class LabelFile:
 def read_list(file: Path) -> LabelFile:
     """The rows as they stand; blanks and a pair of quotes around a label are dropped. A path alone has no label."""
     columns, line = read_csv_rows(file)
-    found = ", ".join(repr(name) for name in columns)
-    path_name = next((name for name in ("path", "file_name") if name in columns), None)
-    if path_name is None:
-        raise InputError(f"{file} has no column 'path' or 'file_name', only {found}; name it.")
-    if "label" not in columns and len(columns) > 1:
-        raise InputError(
-            f"{file} has no column 'label', only {found}; name the column that holds the labels."
-        )
-    path = columns[path_name]
+    path = columns[path_column(file, columns)]
     if not path:
         raise InputError(f"{file} lists no image; add a line for each.")
-    given = [value.strip() for value in columns.get("label", [""] * len(path))]
+    label = [value.strip() for value in columns.get("label", [""] * len(path))]
     if file.suffix.lower() != ".parquet":
-        given = [unescape_formula(value) for value in given]
-    label = [nfc(unquoted(value)) for value in given]
+        label = [unescape_formula(value) for value in label]
+    label = [nfc(unquoted(value)) for value in label]
     hidden = [nfc(unquoted(value)) for value in columns["truth"]] if "truth" in columns else None
     group = [unquoted(value) for value in columns["group"]] if "group" in columns else None
     path, box = _read_boxes(path, columns.get("box"))
     weight = columns.get("weight") if read_sample_info(file) is not None else None
     listed = LabelFile(file, path, label, hidden, line, group, box, weight)
-    empty = [row for row, given in enumerate(path) if not given.strip()]
-    if empty:
-        where = listed.where(empty[0]).capitalize()
-        raise InputError(f"{where} of {file} has no path; fill it in or remove the row.")
+    for row, text in enumerate(path):
+        if not text.strip():
+            where = listed.where(row).capitalize()
+            raise InputError(f"{where} of {file} has no path; fill it in or remove the row.")
     return listed
+
+
+def path_column(file: Path, names: Collection[str]) -> str:
+    """Return the column of paths; InputError where there is none, or several columns without a label."""
+    listed = ", ".join(map(repr, names))
+    column = next((name for name in ("path", "file_name") if name in names), None)
+    if column is None:
+        raise InputError(f"{file} has no column 'path' or 'file_name', only {listed}; name it.")
+    if "label" not in names and len(names) > 1:
+        raise InputError(
+            f"{file} has no column 'label', only {listed}; name the column that holds the labels."
+        )
+    return column
 
 
 def _read_boxes(path: list[str], column: list[str] | None) -> tuple[list[str], list[str] | None]:
@@ -170,28 +170,15 @@ def match_labels(
     skip_missing: bool = False,
     whole: bool = False,
 ) -> LabelFile:
-    """The rows with the absolute paths of their images, each image once; starts, exists, others: of find_images.
+    """The rows with the absolute paths of their images, each image once; starts, exists, others: of resolve_images.
 
     missing: the words of a complaint about rows without an image. skip_missing: these rows are left out instead, and
     so are those whose box is none. whole: where there are boxes, pictures without one stay.
     """
-    found, guessed = find_images(listed.path, starts, exists, others)
-    absent = [row for row, path in enumerate(found) if path is None]
-    if absent and not skip_missing:
-        raise InputError(
-            f"{len(absent)} of the {len(found)} {missing}, for example {listed.some(absent)}; relative paths start "
-            f"at {starts[0]}, and discover --skip-missing goes on without these rows."
-        )
-    if absent:
-        log.info(
-            f"Left out: {len(absent):,} of the {len(found):,} rows of {listed.file}, whose images are missing, for "
-            f"example {listed.some(absent)}."
-        )
-    if guessed:
-        log.info(
-            f"{len(guessed):,} paths of {listed.file} were found by their last parts, for example "
-            f"{listed.some(guessed[:1])} is {found[guessed[0]]}."
-        )
+    how = {"file": listed.file, "missing": missing, "skip": skip_missing}
+    found = resolve_images(
+        listed.path, starts, exists, others, **how, where=lambda row: f" ({listed.where(row)})"
+    )
     if listed.box is not None:
         found = _cut_boxes(listed, listed.box, found, skip_missing, whole)
     kept = _unique_rows(listed, found, [row for row, path in enumerate(found) if path is not None])
@@ -219,14 +206,105 @@ def _unique_rows(listed: LabelFile, found: Sequence[str | None], rows: Sequence[
     of_image: dict[str | None, list[int]] = {}
     for row in rows:
         of_image.setdefault(found[row], []).append(row)
-    twice = [same for same in of_image.values() if len(same) > 1]
-    torn = [same for same in twice if len({listed.said(row) for row in same}) > 1]
+    torn = [same for same in of_image.values() if len({listed.said(row) for row in same}) > 1]
     if torn:
-        one = torn[0][:MAX_NAMES_SHOWN]
-        places = ", ".join(f"{listed.where(row)}: {listed.said(row)!r}" for row in one)
-        images = "an image" if len(torn) == 1 else f"{len(torn):,} images"
+        rows = torn[0][:MAX_EXAMPLES]
+        places = ", ".join(f"{listed.where(row)}: {listed.said(row)!r}" for row in rows)
         raise InputError(
-            f"{listed.file} lists {images} more than once with different labels, for example "
-            f"{in_quotes(listed.path[one[0]])} ({places}); keep one row for each."
+            f"{listed.file} lists {plural(len(torn), 'image')} more than once with different labels, for example "
+            f"{in_quotes(listed.path[rows[0]])} ({places}); keep one row for each."
         )
     return [same[0] for same in of_image.values()]
+
+
+# -- a table --------------------------------------------------------------------------------------------
+
+
+def read_csv_table(
+    file: Path, root: Path | None = None, *, skip_missing: bool = False, whole: bool = False
+) -> Table:
+    """Rows of a CSV, TSV or Parquet file with the columns `path` (or `file_name`) and `label`.
+
+    An empty label means unlabelled; a file with a path column only is unlabelled throughout. A column `truth` is kept
+    for scoring, one `group` for bursts, and one `box` makes parts of pictures the images. Relative paths start at
+    `root`, or at the file's own folder; those of another machine are seen through (paths.py). The apostrophe that
+    keeps a label in a CSV file from being a formula is dropped; nothing else is interpreted: "NA" and "001" are names.
+    skip_missing: rows without an image are left out. whole: where there are boxes, pictures without one stay.
+    """
+    file = Path(file)
+    if root is not None and not Path(root).is_dir():
+        raise InputError(f"The folder {root} does not exist{suggest_path(root)}; check its name.")
+    base = Path(os.path.abspath(file.parent if root is None else root))
+
+    def others() -> list[str]:
+        return sorted(str(path) for path in scan_folder(base).images)
+
+    missing = f"paths in {file} do not exist"
+    rows = read_list(file)
+    how = {"skip_missing": skip_missing, "whole": whole}
+    listed = match_labels(rows, (base,), image_exists, others, missing=missing, **how)
+    if not listed.path:
+        without = "has a box" if rows.box is not None else f"is there; relative paths start at {base}"
+        raise InputError(f"None of the images that {file} lists {without}.")
+    columns = {"path": listed.path, "label": listed.label, "truth": listed.hidden}
+    columns |= {"group": listed.group, "weight": listed.weight}
+    return Table.from_columns(columns, name=file.stem, root=str(base))
+
+
+LIST_BATCH = 65_536
+"""Rows of a Parquet file."""
+
+
+def stream_list(source: str) -> Paths | None:
+    """The paths of read_csv_table in a stream; None where the list is not plain and must be read as a whole: paths of
+    another machine, missing images, boxes, rows that name one image twice. Finding out takes eight bytes a row."""
+    file, base = Path(source), os.path.abspath(os.path.dirname(source))
+    seen = array("q")
+    try:
+        for path in _plain_paths(file, base):
+            if not image_exists(path):
+                return None
+            seen.append(hash(path))
+    except (InputError, ValueError, csv.Error, OSError):
+        return None
+    hashes = np.frombuffer(seen, dtype=np.int64)
+    return Paths(base, _plain_paths(file, base)) if 0 < len(hashes) == len(np.unique(hashes)) else None
+
+
+def _plain_paths(file: Path, base: str) -> Iterator[str]:
+    """Absolute paths, as they stand. Raises ValueError for what is not plain."""
+    cells = _parquet_cells(file) if file.suffix.lower() == ".parquet" else _csv_cells(file)
+    for cell in cells:
+        if not isinstance(cell, str) or not cell or is_address(cell) or split_box(cell)[1]:
+            raise ValueError(cell)
+        yield os.path.normpath(os.path.join(base, cell))
+
+
+def _csv_cells(file: Path) -> Iterator[str]:
+    rows = stream_rows(file, exact=True)
+    _, header = next(rows, (0, []))
+    column = _plain_column(file, header)
+    for _, row in rows:
+        if len(row) != len(header):
+            raise ValueError(row)
+        yield row[column]
+
+
+def _parquet_cells(file: Path) -> Iterator[object]:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        opened = pq.ParquetFile(file)
+        names = opened.schema_arrow.names
+        for batch in opened.iter_batches(LIST_BATCH, columns=[names[_plain_column(file, names)]]):
+            yield from batch.column(0).to_pylist()
+    except pa.ArrowException as error:
+        raise ValueError(file) from error
+
+
+def _plain_column(file: Path, header: Sequence[str]) -> int:
+    names = column_names(file, header)
+    if "box" in names:
+        raise ValueError(file)
+    return names.index(path_column(file, names))

@@ -1,30 +1,52 @@
-"""Load a user's images as a Table, from any source that a reader claims."""
+"""Load a user's images as a Table, from any source that a reader claims.
+
+Each reader claims endings of files, schemes of addresses, or folders, and no two the same. Other packages add readers
+under the entry point `holotype.readers`: a Reader each.
+"""
 
 from __future__ import annotations
 
 import dataclasses
+import glob
 import logging
 import os
-from collections.abc import Sequence
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cache
+from importlib.metadata import entry_points
+from itertools import product
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from holotype.data.archives import file_of, has_own_file
 from holotype.data.detections import CONFIDENCE, crop_table, read_detections
-from holotype.data.formats import IMAGE_EXTENSIONS
+from holotype.data.image_files import IMAGE_EXTENSIONS, file_of, has_own_file
 from holotype.data.label_hygiene import nfc
-from holotype.data.labels import LabelFile, match_labels, read_list
+from holotype.data.labels import match_labels, read_csv_table, read_list, stream_list
 from holotype.data.paths import Paths, relative
-from holotype.data.readers.csv import read_csv_table
-from holotype.data.readers.folder import UNLABELLED_FOLDERS, images_in, read_folder
-from holotype.data.readers.parquet import holds_images
-from holotype.data.readers.registry import FOLDER, Reader, ReaderOptions, readers, source_name
-from holotype.data.storage import is_address, is_pattern
+from holotype.data.readers.folder import (
+    UNLABELLED_FOLDERS,
+    images_in,
+    read_bucket,
+    read_folder,
+    stream_folder,
+)
+from holotype.data.readers.parquet import holds_images, read_parquet, stream_parquet
+from holotype.data.readers.webdataset import read_webdataset, stream_webdataset
+from holotype.data.storage import (
+    STORES,
+    is_address,
+    is_pattern,
+    list_files,
+    scheme_of,
+    split_query,
+    with_query,
+)
 from holotype.data.table import Table
 from holotype.errors import InputError
-from holotype.utils.text import did_you_mean
+from holotype.utils.text import suggest, suggest_path
 
 __all__ = [
     "IMAGE_EXTENSIONS",
@@ -37,6 +59,209 @@ __all__ = [
 ]
 
 log = logging.getLogger("holotype")
+
+FOLDER = "folder"
+PLUGINS = "holotype.readers"
+BRACES = re.compile(r"\{([^{}]+)\}")
+RANGE = re.compile(r"(\d+)\.\.(\d+)")
+MAX_EXPANDED = 1_000_000
+"""Files that braces may mean."""
+
+
+@dataclass(frozen=True)
+class ReaderOptions:
+    """What a reader is told besides its source."""
+
+    skip_missing: bool = False
+    """Rows of a list without an image are left out."""
+    whole: bool = False
+    """Where a list has boxes, pictures without one stay."""
+
+
+@dataclass(frozen=True)
+class Reader:
+    """Turns a source into a table of images."""
+
+    name: str
+    """In sentences."""
+    claims: tuple[str, ...]
+    """"folder", endings as .tar, schemes as s3://."""
+    read: Callable[[str, ReaderOptions], Table]
+    """source: as it was given."""
+    has_labels: bool = False
+    """Is the source a list that gives the labels, so that no second one can?"""
+    stream: Callable[[str], Paths | None] | None = None
+    """The paths of that table one by one, from a source that may have more than there is room for; None where it can
+    only be read as a whole."""
+
+
+class Registry:
+    """Readers by what they claim."""
+
+    def __init__(self, readers: Sequence[Reader] = ()) -> None:
+        self._by_claim: dict[str, Reader] = {}
+        for reader in readers:
+            self.register(reader)
+
+    def register(self, reader: Reader) -> None:
+        """Raises InputError, and changes nothing, where another reader has claimed the same."""
+        for claim in reader.claims:
+            if claim in self._by_claim:
+                other = self._by_claim[claim].name
+                raise InputError(f"Two readers claim {claim}: {other} and {reader.name}; remove one of them.")
+        self._by_claim |= dict.fromkeys(reader.claims, reader)
+
+    def find(self, source: str) -> Reader:
+        """The reader of a source; InputError where there is none."""
+        ending = os.path.splitext(split_query(source)[0])[1].lower()
+        if is_address(source):
+            claim = ending if ending in (".parquet", ".tar") else f"{scheme_of(source)}://"
+            if claim not in self._by_claim or f"{scheme_of(source)}://" not in self._by_claim:
+                known = ", ".join(name for name in self._by_claim if name.endswith("://"))
+                raise InputError(f"{source} is in no store that can be read; there are {known}.")
+            return self._by_claim[claim]
+        if os.path.isdir(source):
+            return self._by_claim[FOLDER]
+        if not os.path.exists(source) and not is_pattern(source):
+            raise InputError(
+                f"{source} does not exist{suggest_path(source)}; give a folder of images or a CSV or Parquet file."
+            )
+        if source.lower().endswith((".tar.gz", ".tgz", ".tar.zst", ".tar.bz2", ".tar.xz")):
+            raise InputError(f"{source} is compressed, so no image can be read by itself; unpack it to .tar.")
+        if ending not in self._by_claim:
+            raise InputError(
+                f"{source} is neither a folder nor a .csv, .tsv, .parquet or .tar file; give one of these."
+            )
+        return self._by_claim[ending]
+
+
+# -- several files --------------------------------------------------------------------------------------
+
+
+def source_files(source: str) -> list[str]:
+    """The files that 'shard-{000..099}.tar' or '*.tar' mean, absolute, in their order; one that is there is itself."""
+    if not is_pattern(source):
+        return [source if is_address(source) else os.path.abspath(source)]
+    parts = [_expand_stars(part) if "*" in part else [part] for part in expand_braces(source)]
+    files = [file if is_address(file) else os.path.abspath(file) for part in parts for file in part]
+    if not files:
+        raise InputError(f"No file is called {source}; check the pattern.")
+    if gone := [file for file in files if not is_address(file) and not os.path.isfile(file)]:
+        raise InputError(
+            f"{len(gone):,} of the {len(files):,} files of {source} are missing, as {gone[0]} is."
+        )
+    return files
+
+
+def expand_braces(text: str) -> list[str]:
+    """{000..099} and {a,b} written out, as a shell does."""
+    parts = BRACES.split(text)
+    choices: list[list[str]] = []
+    total = 1
+    for i, part in enumerate(parts):
+        choices.append([part] if i % 2 == 0 else _choices(part))
+        total *= len(choices[-1])
+        if total > MAX_EXPANDED:
+            raise InputError(
+                f"{text} means more than {MAX_EXPANDED:,} files; name the folder that they lie in."
+            )
+    return ["".join(one) for one in product(*choices)]
+
+
+def _choices(part: str) -> list[str]:
+    found = RANGE.fullmatch(part)
+    if not found:
+        return part.split(",")
+    first, last = int(found[1]), int(found[2])
+    if last < first or last - first >= MAX_EXPANDED:
+        raise InputError(
+            f"{{{part}}} is no range of files; write the smaller number first, as in {{000..099}}."
+        )
+    return [f"{n:0{len(found[1])}d}" for n in range(first, last + 1)]
+
+
+def _expand_stars(pattern: str) -> list[str]:
+    if not is_address(pattern):
+        return sorted(glob.glob(pattern))
+    bare, query = split_query(pattern)
+    folder = bare[: bare.index("*")].rpartition("/")[0]
+    fits = re.compile("[^/]*".join(re.escape(part) for part in bare.split("*")))
+    files = list_files(with_query(folder, query))
+    return [file for file in files if fits.fullmatch(split_query(file)[0])]
+
+
+def collection_name(source: str | Path) -> str:
+    """What a source is called in records: photos of photos/, s3://bucket/photos and photos.csv."""
+    text = str(source)
+    if not is_address(text) and not is_pattern(text):
+        path = Path(text)
+        return path.stem if path.suffix.lower() in (".csv", ".tsv", ".parquet", ".tar") else path.name
+    last = split_query(text)[0].rstrip("/").rpartition("/")[2]
+    stem, ending = os.path.splitext(last)
+    name = stem if ending.lower() in (".parquet", ".tar") else last
+    name = re.sub(r"[{}]", "", name).replace("..", "-")
+    return re.sub(r"[^\w.-]+", "-", name).strip("-.") or "images"
+
+
+def folder_name(source: str | Path) -> str:
+    """What a run folder is called after: the last part of a path, with its ending."""
+    text = str(source)
+    plain = not is_address(text) and not is_pattern(text)
+    return Path(text).resolve().name if plain else collection_name(text)
+
+
+# -- the readers that come with the project -------------------------------------------------------------
+
+
+def _parquet(source: str, how: ReaderOptions) -> Table:
+    """Of images, or of paths where there is no column of images."""
+    files = source_files(source)
+    return _list(source, how) if _is_parquet_list(files) else read_parquet(files, collection_name(source))
+
+
+def _stream_parquet(source: str) -> Paths | None:
+    files = source_files(source)
+    return stream_list(source) if _is_parquet_list(files) else stream_parquet(files)
+
+
+def _is_parquet_list(files: Sequence[str]) -> bool:
+    return len(files) == 1 and not is_address(files[0]) and not holds_images(files[0])
+
+
+def _list(source: str, how: ReaderOptions) -> Table:
+    return read_csv_table(Path(source), skip_missing=how.skip_missing, whole=how.whole)
+
+
+BUILTIN_READERS = (
+    Reader(
+        "folders of images", (FOLDER,), lambda source, how: read_folder(Path(source)), stream=stream_folder
+    ),
+    Reader("lists of paths", (".csv", ".tsv"), _list, has_labels=True, stream=stream_list),
+    Reader("Parquet files", (".parquet",), _parquet, stream=_stream_parquet),
+    Reader(
+        "tars",
+        (".tar",),
+        lambda source, how: read_webdataset(source_files(source), collection_name(source)),
+        stream=lambda source: stream_webdataset(source_files(source)),
+    ),
+    Reader(
+        "stores on the network",
+        tuple(f"{scheme}://" for scheme in STORES),
+        lambda source, how: read_bucket(source, collection_name(source)),
+    ),
+)
+
+
+@cache
+def readers() -> Registry:
+    """Our own readers, and those that other packages bring."""
+    found = Registry(BUILTIN_READERS)
+    for entry in entry_points(group=PLUGINS):
+        found.register(entry.load())
+    return found
+
+
+# -- loading --------------------------------------------------------------------------------------------
 
 
 def load_table(
@@ -85,19 +310,11 @@ def _load_whole(source: str, labels: Path | None, skip_missing: bool, whole: boo
     reader = readers().find(source)
     if labels is None:
         return reader.read(source, ReaderOptions(skip_missing, whole))
-    if _lists_labels(reader, source):
+    if reader.has_labels or (".parquet" in reader.claims and _is_parquet_list(source_files(source))):
         raise InputError(f"{source} holds labels already; give a folder of images together with {labels}.")
     if FOLDER in reader.claims:
-        base, files = images_in(Path(source))
-        return _add_labels(Path(source), base, files, Path(labels), skip_missing, whole)
+        return _label_folder(source, Path(labels), skip_missing, whole)
     return _relabel(reader.read(source, ReaderOptions()), source, Path(labels), skip_missing)
-
-
-def _lists_labels(reader: Reader, source: str) -> bool:
-    if reader.has_labels:
-        return True
-    one = source.lower().endswith(".parquet") and not is_address(source) and not is_pattern(source)
-    return one and not holds_images(source)
 
 
 def _relabel(table: Table, source: str, labels: Path, skip_missing: bool) -> Table:
@@ -110,58 +327,71 @@ def _relabel(table: Table, source: str, labels: Path, skip_missing: bool) -> Tab
             "leave out the boxes."
         )
     base = Path(table.root)
-    names = relative([str(path) for path in table.path], table.root)
+    names = relative(table.path, table.root)
     row = {os.path.normpath(os.path.join(base, name)): i for i, name in enumerate(names)}
-    row |= {str(path): i for i, path in enumerate(table.path)}
-    listed = match_labels(
-        rows,
-        (base,),
-        row.__contains__,
-        lambda: list(row),
-        missing=f"images that {labels} labels are not in {source}",
-        skip_missing=skip_missing,
-    )
+    row |= {path: i for i, path in enumerate(table.path)}
+    missing = f"images that {labels} labels are not in {source}"
+    how = {"missing": missing, "skip_missing": skip_missing}
+    listed = match_labels(rows, (base,), row.__contains__, lambda: list(row), **how)
+    columns = {}
+    for name, values in (("label", listed.label), ("truth", listed.hidden), ("group", listed.group)):
+        if values is not None:
+            columns[name] = np.full(len(table), "", dtype=object)
+            columns[name][[row[path] for path in listed.path]] = values
+    known = tuple(sorted(set(listed.label) - {""}))
+    return dataclasses.replace(table, known=known, **columns)
 
-    def of_all(values: list[str]) -> np.ndarray:
-        """What the list says of its images, and "" of the others."""
-        column = np.full(len(table), "", dtype=object)
-        for path, value in zip(listed.path, values, strict=True):
-            column[row[path]] = value
-        return column
 
-    label = of_all(listed.label)
-    table = dataclasses.replace(table, label=label, known=tuple(sorted(set(label) - {""})))
-    if listed.hidden is not None:
-        table = dataclasses.replace(table, truth=of_all(listed.hidden))
-    return table if listed.group is None else dataclasses.replace(table, group=of_all(listed.group))
+def _label_folder(source: str, labels: Path, skip_missing: bool, whole: bool) -> Table:
+    base, files = images_in(Path(source))
+    pictures = {str(base / file): "" for file in files}
+    starts = (base, Path(os.path.abspath(labels.parent)))
+    missing = f"images that {labels} labels are not in {source}"
+    how = {"missing": missing, "skip_missing": skip_missing, "whole": whole}
+    listed = match_labels(read_list(labels), starts, pictures.__contains__, lambda: list(pictures), **how)
+    images = pictures
+    if listed.box is not None:
+        images = (pictures if whole else {}) | dict.fromkeys(listed.path, "")
+        left = 0 if whole else len(pictures) - len({file_of(path) for path in listed.path})
+        if left:
+            log.info(f"Left out: {left:,} of the {len(pictures):,} pictures, which have no box in {labels}.")
+        if not images:
+            raise InputError(f"No picture has a box in {labels}; fill in the column box, or remove it.")
+    columns: dict[str, Any] = {"path": list(images)}
+    for name, values in (("label", listed.label), ("truth", listed.hidden), ("group", listed.group)):
+        if values is not None:
+            columns[name] = list((images | dict(zip(listed.path, values, strict=True))).values())
+    return Table.from_columns(columns, name=collection_name(base), root=str(base))
 
 
 def _drop_labels(table: Table, names: Sequence[str]) -> Table:
     """The table with these labels, in capitals or not, taken away."""
     if not names:
         return table
-    own = {label.casefold(): label for label in table.known}
-    names = [nfc(name) for name in names]
+    classes = {label.casefold() for label in table.known}
+    gone = {nfc(name).casefold() for name in names}
     for name in names:
-        if name.casefold() not in own:
-            hint = did_you_mean(repr(name), map(repr, table.known), "give the name of a folder or label.")
-            raise InputError(f"--unlabelled {name!r} is no class of {table.name}; {hint}")
-    gone = {name.casefold() for name in names}
-    label = ["" if label.casefold() in gone else label for label in table.label]
-    known = tuple(name for name in table.known if name.casefold() not in gone)
-    return dataclasses.replace(table, label=np.array(label, dtype=object), known=known)
+        if nfc(name).casefold() not in classes:
+            near = suggest(name, table.known)
+            raise InputError(
+                f"--unlabelled {name!r} is no class of {table.name}{near}; give the name of a folder or label."
+            )
+    return _keep_classes(table, [name for name in table.known if name.casefold() not in gone])
+
+
+def _keep_classes(table: Table, known: Sequence[str]) -> Table:
+    """The table with these known classes only; images of the others lose their label."""
+    kept = set(known)
+    label = np.array([name if name in kept else "" for name in table.label], dtype=object)
+    return dataclasses.replace(table, label=label, known=tuple(known))
 
 
 def with_readable_classes(table: Table) -> tuple[Table, list[str]]:
     """The table without the classes of which no labelled image is usable, and their names; their images lose a label
     that nothing can be learnt from."""
-    present = set(table.label[table.labelled & table.usable])
+    present = set(table.label[table.usable])
     gone = [name for name in table.known if name not in present]
-    if not gone:
-        return table, []
-    label = np.array([name if name in present else "" for name in table.label], dtype=object)
-    known = tuple(name for name in table.known if name in present)
-    return dataclasses.replace(table, label=label, known=known), gone
+    return (_keep_classes(table, [name for name in table.known if name in present]) if gone else table), gone
 
 
 def check_trainable(table: Table) -> None:
@@ -183,72 +413,3 @@ def check_trainable(table: Table) -> None:
             f"Every usable image{where} is labelled, so nothing is left to place; put images without a label into "
             "a folder called unlabelled, beside those of the classes, or name the labels with --labels."
         )
-
-
-def _table(
-    source: Path,
-    path: Sequence[str],
-    label: Sequence[str],
-    known: tuple[str, ...],
-    *,
-    root: str,
-    truth: Sequence[str] | None = None,
-    group: Sequence[str] | None = None,
-) -> Table:
-    return Table(
-        path=np.array(path, dtype=object),
-        label=np.array(label, dtype=object),
-        known=known,
-        truth=None if truth is None else np.array(truth, dtype=object),
-        group=None if group is None else np.array(group, dtype=object),
-        name=collection_name(source),
-        root=root,
-    )
-
-
-def collection_name(source: Path | str) -> str:
-    """What a folder or a table file is called in records."""
-    return source_name(source)
-
-
-def _add_labels(
-    source: Path, base: Path, files: Sequence[Path], labels: Path, skip_missing: bool, whole: bool
-) -> Table:
-    pictures = {str(base / file): "" for file in files}
-    starts = (base, Path(os.path.abspath(labels.parent)))
-    missing = f"images that {labels} labels are not in {source}"
-    listed = match_labels(
-        read_list(labels),
-        starts,
-        pictures.__contains__,
-        lambda: list(pictures),
-        missing=missing,
-        skip_missing=skip_missing,
-        whole=whole,
-    )
-    images = _add_boxes(pictures, listed, whole)
-
-    def of_all(values: list[str] | None) -> list[str] | None:
-        """What the list says of its images, and "" of the others."""
-        return (
-            None if values is None else list((images | dict(zip(listed.path, values, strict=True))).values())
-        )
-
-    label = of_all(listed.label) or []
-    known = tuple(sorted(set(label) - {""}))
-    truth, group = of_all(listed.hidden), of_all(listed.group)
-    return _table(base, list(images), label, known, root=str(base), truth=truth, group=group)
-
-
-def _add_boxes(pictures: dict[str, str], listed: LabelFile, whole: bool) -> dict[str, str]:
-    """The images of a folder whose list may have boxes. whole: pictures without a box stay."""
-    if listed.box is None:
-        return pictures
-    images = dict.fromkeys(listed.path, "")
-    if whole:
-        return pictures | images
-    if left := len(pictures) - len({file_of(path) for path in listed.path}):
-        log.info(f"Left out: {left:,} of the {len(pictures):,} pictures, which have no box in {listed.file}.")
-    if not images:
-        raise InputError(f"No picture has a box in {listed.file}; fill in the column box, or remove it.")
-    return images

@@ -6,6 +6,7 @@ image can be meant. An image that the list names as it stands is never taken for
 
 from __future__ import annotations
 
+import logging
 import os
 import re
 import unicodedata
@@ -14,9 +15,13 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 from holotype.data.storage import is_address, split_query, with_query
+from holotype.errors import InputError
 
 PathParts = tuple[str, ...]
 """Folders and name of a path, as they are compared."""
+MAX_EXAMPLES = 3
+"""Rows that a sentence names; the others are counted."""
+log = logging.getLogger("holotype")
 DRIVE = re.compile(r"^[A-Za-z]:")
 
 
@@ -43,6 +48,41 @@ def find_images(
     ):
         found[row] = path
     return found, [row for row in missing if found[row] is not None]
+
+
+def resolve_images(
+    paths: Sequence[str],
+    starts: Sequence[Path],
+    exists: Callable[[str], bool],
+    others: Callable[[], Sequence[str]],
+    *,
+    file: Path,
+    missing: str,
+    skip: bool,
+    where: Callable[[int], str] = lambda row: "",
+) -> list[str | None]:
+    """Return the image that each path of a file means, as find_images; what is missing or guessed is reported.
+
+    missing: the words of a complaint about paths without an image. skip: these are None instead. where: a row's place.
+    """
+    found, guessed = find_images(paths, starts, exists, others)
+
+    def show(rows: Sequence[int]) -> str:
+        return ", ".join(f"{in_quotes(paths[row])}{where(row)}" for row in rows)
+
+    if absent := [row for row, path in enumerate(found) if path is None]:
+        text = f"{len(absent):,} of the {len(paths):,} {missing}, for example {show(absent[:MAX_EXAMPLES])}"
+        if not skip:
+            raise InputError(
+                f"{text}; relative paths start at {starts[0]}, and discover --skip-missing goes on without these."
+            )
+        log.info(f"Left out: {text}.")
+    if guessed:
+        log.info(
+            f"{len(guessed):,} paths of {file} were found by their last parts, for example {show(guessed[:1])} is "
+            f"{found[guessed[0]]}."
+        )
+    return found
 
 
 def _match_exact(path: str, starts: Sequence[Path], exists: Callable[[str], bool]) -> str | None:

@@ -10,7 +10,7 @@ A real file whose name looks like one of the others wins. No file is opened here
 
 Stores on the network are pyarrow's file systems. Who may read them is told by the environment as pyarrow reads it
 (AWS_ACCESS_KEY_ID, AWS_ENDPOINT_URL, GOOGLE_APPLICATION_CREDENTIALS, ...), never by an address: addresses are written
-into records. Whatever goes wrong becomes a StoreProblem, a sentence, within seconds.
+into records. Whatever goes wrong becomes a StorageError, a sentence, within seconds.
 """
 
 from __future__ import annotations
@@ -20,17 +20,18 @@ import io
 import os
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from datetime import timedelta
 from functools import lru_cache
 from typing import IO, Any
 from urllib.parse import parse_qsl, quote, unquote, urlsplit
 
+from holotype.errors import InputError
+
 SCHEME = re.compile(r"([a-z][a-z0-9]+)://", re.IGNORECASE)
 MEMBER_MARK = re.compile(
     r"(?P<file>.+?\.(?P<kind>parquet|tar)(?:\?[^#]*)?)#(?P<key>.+)", re.IGNORECASE | re.DOTALL
 )
-UNESCAPED = "/!$&'()*+,;=:@~ "
+UNESCAPED = "/!$&'()*+,;=:@~ -_."
 """Signs of an object's name that stand in an address as they are; letters of all languages do as well."""
 
 MemberAddress = tuple[str, str, str]
@@ -67,15 +68,8 @@ def with_query(bare: str, query: str) -> str:
 
 def object_address(start: str, name: str, query: str) -> str:
     """The address of an object. start: s3://bucket; name: as the store calls it."""
-    safe = "".join(
-        sign if sign in UNESCAPED or sign.isalnum() or sign in "-_." else quote(sign) for sign in name
-    )
+    safe = "".join(sign if sign in UNESCAPED or sign.isalnum() else quote(sign) for sign in name)
     return with_query(f"{start.rstrip('/')}/{safe}", query)
-
-
-def object_name(part: str) -> str:
-    """The name that a store knows, of what stands behind the scheme of an address."""
-    return unquote(part)
 
 
 def split_member(path: str) -> MemberAddress | None:
@@ -101,9 +95,10 @@ def storage_error_text(address: str, error: Exception) -> str:
     """The sentence. address: as it was given."""
     said = " ".join(str(error).split())
     reason = _storage_reason(said, address)
-    if isinstance(error, PermissionError) or DENIED_WORDS.search(reason):
+    missing = isinstance(error, FileNotFoundError)
+    if not missing and (isinstance(error, PermissionError) or DENIED_WORDS.search(reason)):
         return f"{address} may not be read with the rights that are given; check the keys in the environment."
-    if "NotFound" in type(error).__name__ or MISSING_WORDS.search(reason):
+    if missing or "NotFound" in type(error).__name__ or MISSING_WORDS.search(reason):
         return f"{address} does not exist; check the address."
     if isinstance(error, ConnectionError | TimeoutError) or TIMEOUT_WORDS.search(reason):
         return f"{address} does not answer; check the address, the network and the endpoint ({said[:160]})."
@@ -114,8 +109,8 @@ def _storage_reason(said: str, address: str) -> str:
     """What is said without paths and the words of the address, which libraries repeat: a port 40412 or a bucket
     `aggregated` is no reason."""
     spellings = (address, unquote(address), quote(address, safe="/?&=#:@"))
-    own = {word for one in spellings for word in re.split(r"[/?&=#:@]+", one) if word}
-    longest_first = "|".join(re.escape(word) for word in sorted(own, key=len, reverse=True))
+    words = {word for text in spellings for word in re.split(r"[/?&=#:@]+", text) if word}
+    longest_first = "|".join(re.escape(word) for word in sorted(words, key=len, reverse=True))
     return re.sub(r"\S*/\S*", "", re.sub(rf"(?<!\w)(?:{longest_first})(?!\w)", "", said))
 
 
@@ -132,51 +127,37 @@ OPTIONS = {
 """What may stand behind the question mark of an address."""
 
 
-class StorageError(Exception):
-    """A file cannot be reached; the message is a sentence."""
-
-
-@dataclass(frozen=True)
-class RemoteFile:
-    """A file in a store."""
-
-    address: str
-    stamp: str
-    """Size and time of change, as in stamps.py."""
+class StorageError(InputError):
+    """A file cannot be reached."""
 
 
 # -- file systems ---------------------------------------------------------------------------------------
 
 
 def s3_settings(address: str) -> dict[str, Any]:
-    """What the file system of an S3 address is told: by the address, or else by AWS_ENDPOINT_URL, which pyarrow reads
-    in some of its ways to open a store and not in others."""
-    told: dict[str, Any] = _options(address)
-    told["anonymous"] = told.pop("anonymous", "").lower() in TRUE_WORDS
+    """Options of an S3 file system: from the address, or else from AWS_ENDPOINT_URL, which pyarrow reads in some of its
+    ways to open a store and not in others."""
+    options = _options(address)
     endpoint = os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL")
-    if endpoint and "endpoint_override" not in told:
+    if endpoint and "endpoint_override" not in options:
         scheme, _, place = endpoint.rpartition("://")
-        told["endpoint_override"] = place.rstrip("/")
-        told.setdefault("scheme", scheme or "https")
-    return told
+        options["endpoint_override"] = place.rstrip("/")
+        options.setdefault("scheme", scheme or "https")
+    return options
 
 
 def _s3(address: str) -> Any:
     from pyarrow.fs import AwsStandardS3RetryStrategy, S3FileSystem
 
-    told = s3_settings(address)
+    limits = {"connect_timeout": CONNECT_TIMEOUT, "request_timeout": READ_TIMEOUT}
     retry = AwsStandardS3RetryStrategy(max_attempts=STORAGE_RETRIES)
-    return S3FileSystem(
-        **told, connect_timeout=CONNECT_TIMEOUT, request_timeout=READ_TIMEOUT, retry_strategy=retry
-    )
+    return S3FileSystem(**s3_settings(address), **limits, retry_strategy=retry)
 
 
 def _google(address: str) -> Any:
     from pyarrow.fs import GcsFileSystem
 
-    told = _options(address)
-    anonymous = told.pop("anonymous", "").lower() in TRUE_WORDS
-    return GcsFileSystem(**told, anonymous=anonymous, retry_time_limit=timedelta(seconds=READ_TIMEOUT))
+    return GcsFileSystem(**_options(address), retry_time_limit=timedelta(seconds=READ_TIMEOUT))
 
 
 def _azure(address: str) -> Any:
@@ -192,23 +173,19 @@ def _hugging_face(address: str) -> Any:
     return PyFileSystem(FSSpecHandler(HfFileSystem()))
 
 
-STORES: dict[str, Callable[[str], Any]] = {
-    "s3": _s3,
-    "gs": _google,
-    "gcs": _google,
-    "abfs": _azure,
-    "abfss": _azure,
-    "hf": _hugging_face,
-}
+STORES: dict[str, Callable[[str], Any]] = {"s3": _s3, "gs": _google, "gcs": _google}
+STORES |= {"abfs": _azure, "abfss": _azure, "hf": _hugging_face}
 """Scheme to what opens the file system of an address."""
 
 
-def _options(address: str) -> dict[str, str]:
-    own = OPTIONS["s3" if scheme_of(address) == "s3" else "gs"]
-    told = dict(parse_qsl(split_query(address)[1], keep_blank_values=True))
-    if odd := sorted(told.keys() - set(own)):
-        raise StorageError(f"{odd[0]!r} in {address} is no setting of a store; there are {', '.join(own)}.")
-    return told
+def _options(address: str) -> dict[str, Any]:
+    allowed = OPTIONS["s3" if scheme_of(address) == "s3" else "gs"]
+    options: dict[str, Any] = dict(parse_qsl(split_query(address)[1], keep_blank_values=True))
+    if odd := sorted(options.keys() - set(allowed)):
+        raise StorageError(
+            f"{odd[0]!r} in {address} is no setting of a store; there are {', '.join(allowed)}."
+        )
+    return options | {"anonymous": options.get("anonymous", "").lower() in TRUE_WORDS}
 
 
 @lru_cache(maxsize=16)
@@ -224,7 +201,8 @@ def connect(address: str) -> tuple[Any, str]:
     """The file system (pyarrow.fs) of an address, and what it calls the object."""
     bare, query = split_query(address.partition("#")[0])
     parts, scheme = urlsplit(bare), scheme_of(address)
-    if parts.password is not None or (parts.username and scheme not in ("abfs", "abfss")):
+    azure = scheme in ("abfs", "abfss")
+    if parts.password is not None or (parts.username and not azure):
         raise StorageError(
             f"The address of {parts.hostname} has a name or a password in it, which would be written into records; "
             "give these in the environment instead, for example AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY."
@@ -233,35 +211,30 @@ def connect(address: str) -> tuple[Any, str]:
     with storage_errors(address):
         system = _connections(scheme, place, query)
     first = place
-    if scheme in (
-        "abfs",
-        "abfss",
-    ):  # the host may be the account, and stands in front of the container or behind it
+    if azure:  # the host may be the account, and stands in front of the container or behind it
         first = parts.username or ("" if "." in place else place)
-    return system, object_name(f"{first}{parts.path}").strip("/")
+    return system, unquote(f"{first}{parts.path}").strip("/")
 
 
 @contextlib.contextmanager
 def storage_errors(address: str) -> Iterator[None]:
-    """Whatever a library says of a file becomes a StoreProblem."""
+    """Turn whatever a library says of a file into a StorageError."""
     try:
         yield
     except StorageError:
         raise
-    except FileNotFoundError as error:
-        raise StorageError(f"{address} does not exist; check the address.") from error
     except Exception as error:  # pyarrow, fsspec and the hub have many errors of their own
         raise StorageError(storage_error_text(address, error)) from error
 
 
 # -- files ----------------------------------------------------------------------------------------------
 
-_as_remote_file: dict[str, str] = {}
+_remote_stamps: dict[str, str] = {}
 """Address to stamp, as a store told it when it was listed: asking for each object would take a question each."""
 
 
-def list_files(address: str) -> list[RemoteFile]:
-    """Every object below an address, sorted; the object itself where it is one."""
+def list_files(address: str) -> list[str]:
+    """Return the addresses of all objects below an address, sorted; the object itself where it is one."""
     from pyarrow.fs import FileSelector, FileType
 
     system, name = connect(address)
@@ -270,24 +243,22 @@ def list_files(address: str) -> list[RemoteFile]:
         info = system.get_file_info(name)
         if info.type == FileType.NotFound:
             raise FileNotFoundError(address)
-        every = (
-            [info] if info.type == FileType.File else system.get_file_info(FileSelector(name, recursive=True))
-        )
+        single = info.type == FileType.File
+        infos = [info] if single else system.get_file_info(FileSelector(name, recursive=True))
     start, first = bare.rstrip("/"), len(name) + bool(name)  # an account itself has no name
-    found = []
-    for one in every:
-        if one.type == FileType.File:
-            below = one.path.lstrip("/")[first:]
-            there = object_address(start, below, query) if below else address
-            found.append(RemoteFile(there, _remote_stamp(one)))
-    _as_remote_file.update({one.address: one.stamp for one in found})
-    return sorted(found, key=lambda one: one.address)
+    stamps = {}
+    for info in infos:
+        if info.type == FileType.File:
+            below = info.path.lstrip("/")[first:]
+            stamps[object_address(start, below, query) if below else address] = _remote_stamp(info)
+    _remote_stamps.update(stamps)
+    return sorted(stamps)
 
 
 def remote_stamp(file: str) -> str:
     """Size and time of change of a file; "" where it is gone."""
     if is_address(file):
-        if file not in _as_remote_file:
+        if file not in _remote_stamps:
             from pyarrow.fs import FileType
 
             system, name = connect(file)
@@ -295,8 +266,8 @@ def remote_stamp(file: str) -> str:
                 info = system.get_file_info(name)
             if info.type != FileType.File:
                 return ""
-            _as_remote_file[file] = _remote_stamp(info)
-        return _as_remote_file[file]
+            _remote_stamps[file] = _remote_stamp(info)
+        return _remote_stamps[file]
     try:
         stat = os.stat(file)
     except (OSError, ValueError):

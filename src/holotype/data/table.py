@@ -10,7 +10,7 @@ import csv
 import hashlib
 import json
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -25,12 +25,9 @@ from holotype.utils.atomic import atomic_write, write_text
 if TYPE_CHECKING:  # pandas takes half a second to import, and most commands never need a frame
     import pandas as pd
 
+COLUMNS = ("path", "label", "problem", "truth", "group", "weight")
 META_KEY = b"holotype"
 """Key of the Parquet schema's metadata under which known, name and root are stored."""
-
-
-def _empty_column() -> np.ndarray:
-    return np.empty(0, dtype=object)
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,7 +42,7 @@ class Table:
     """Names of the known classes; the position is the label index."""
     truth: np.ndarray | None = None
     """True class of every image, for scoring only; None where nobody knows it."""
-    problem: np.ndarray = field(default_factory=_empty_column)
+    problem: np.ndarray = field(default_factory=lambda: np.empty(0, dtype=object))
     """Why the image cannot be used; "" = it can. Given empty: every image is fine."""
     group: np.ndarray | None = None
     """The burst that each image is a frame of, "" = it is alone; None where there are no bursts (bursts.py)."""
@@ -58,12 +55,10 @@ class Table:
 
     def __post_init__(self) -> None:
         n = len(self.path)
-        problem: Sequence[str] | np.ndarray = self.problem if len(self.problem) else [""] * n
-        columns = {"path": self.path, "label": self.label, "problem": problem, "truth": self.truth}
-        columns |= {"group": self.group, "weight": self.weight}
-        for name, values in columns.items():
-            if values is not None:
-                object.__setattr__(self, name, _text_column(name, values, n))
+        if not len(self.problem):
+            object.__setattr__(self, "problem", [""] * n)
+        for name, values in self._columns().items():
+            object.__setattr__(self, name, _text_column(name, values, n))
         object.__setattr__(self, "known", tuple(str(c) for c in self.known))
         self._check_known()
         self._check_paths()
@@ -156,7 +151,7 @@ class Table:
     ) -> Table:
         """The inverse of to_frame; without `known` the classes are the sorted labels."""
         columns = {str(c): frame[c].to_numpy(dtype=object) for c in frame.columns}
-        return cls._from_columns(columns, known=known, name=name, root=root)
+        return cls.from_columns(columns, known=known, name=name, root=root)
 
     def save(self, file: Path | str) -> None:
         """Write .parquet, or .csv with the known classes, name and root beside it in FILE.csv.json."""
@@ -190,33 +185,20 @@ class Table:
         columns = read_columns(file, exact=True)
         if not {"path", "label"} <= set(columns):
             raise InputError(f"{file} is not a saved table: it has the columns {', '.join(columns)}.")
-        arrays = {name: np.array(values, dtype=object) for name, values in columns.items()}
-        return cls._from_columns(arrays, **_read_meta(file))
+        return cls.from_columns(columns, **_read_meta(file))
 
     def _columns(self) -> dict[str, np.ndarray]:
-        columns = {"path": self.path, "label": self.label, "problem": self.problem}
-        more = {"truth": self.truth, "group": self.group, "weight": self.weight}
-        return columns | {name: values for name, values in more.items() if values is not None}
+        columns = {name: getattr(self, name) for name in COLUMNS}
+        return {name: values for name, values in columns.items() if values is not None}
 
     @classmethod
-    def _from_columns(
-        cls,
-        columns: dict[str, np.ndarray],
-        known: Sequence[str] | None = None,
-        name: str = "",
-        root: str = "",
+    def from_columns(
+        cls, columns: Mapping[str, Any], *, known: Sequence[str] | None = None, name: str = "", root: str = ""
     ) -> Table:
-        return cls(
-            path=columns["path"],
-            label=columns["label"],
-            known=tuple(sorted(set(columns["label"]) - {""})) if known is None else tuple(known),
-            truth=columns.get("truth"),
-            problem=columns.get("problem", _empty_column()),
-            group=columns.get("group"),
-            weight=columns.get("weight"),
-            name=name,
-            root=root,
-        )
+        """Make a table of columns by name, None where there is none; the classes are the sorted labels unless given."""
+        classes = sorted(set(columns["label"]) - {""}) if known is None else known
+        used = {key: columns[key] for key in COLUMNS if columns.get(key) is not None}
+        return cls(**used, known=tuple(classes), name=name, root=root)
 
 
 def _text_column(name: str, values: Iterable[object], n: int) -> np.ndarray:

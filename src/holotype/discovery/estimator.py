@@ -25,7 +25,7 @@ from sklearn.base import BaseEstimator, ClusterMixin, TransformerMixin
 from sklearn.exceptions import NotFittedError
 
 from holotype.config.schema import DiscoverConfig
-from holotype.data.arrays import ArrayImage, save_images, to_image_list
+from holotype.data.decode import ArrayImage, save_images, to_image_list
 from holotype.data.table import Table
 from holotype.errors import InputError
 from holotype.results.discovery import Category, Discovery

@@ -25,8 +25,7 @@ import numpy as np
 from holotype.clustering.metrics import has_truth, score
 from holotype.config.schema import DiscoverConfig, parse_by_name
 from holotype.data.detections import CONFIDENCE
-from holotype.data.load import check_trainable, load_table
-from holotype.data.readers.registry import folder_name
+from holotype.data.load import check_trainable, folder_name, load_table
 from holotype.data.table import Table
 from holotype.discovery.backbone_choice import BackboneChoice
 from holotype.discovery.choose_k import check_long_tail

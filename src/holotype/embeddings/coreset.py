@@ -34,8 +34,8 @@ import numpy as np
 import torch
 
 from holotype.clustering.kmeans import CHUNK, kmeans
-from holotype.data.archives import split_archive
 from holotype.data.boxes import split_box
+from holotype.data.image_files import split_archive
 from holotype.data.labels import match_labels, read_list
 from holotype.data.paths import absolute, find_images
 from holotype.data.readers.folder import folder_label

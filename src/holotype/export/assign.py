@@ -22,10 +22,9 @@ import numpy as np
 
 from holotype.data.boxes import split_box
 from holotype.data.detections import CONFIDENCE, box_columns
-from holotype.data.formats import IMAGE_EXTENSIONS
-from holotype.data.load import load_table, stream_paths
+from holotype.data.image_files import IMAGE_EXTENSIONS
+from holotype.data.load import collection_name, load_table, stream_paths
 from holotype.data.paths import Paths
-from holotype.data.readers.registry import source_name
 from holotype.data.storage import is_address, is_pattern, split_member
 from holotype.errors import InputError
 from holotype.export.folders import TargetFile, check_replaceable, numbered, write_category_folders
@@ -291,7 +290,7 @@ def default_output(run: Path, images: str, paths: Sequence[str]) -> Path:
 def source_stem(images: str) -> str:
     """What the table of a source is called after."""
     if is_address(images) or is_pattern(images):
-        return source_name(images)
+        return collection_name(images)
     if inside := split_member(images):
         images = inside[1]
     full = Path(os.path.abspath(images))

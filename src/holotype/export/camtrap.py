@@ -26,9 +26,9 @@ from typing import Any
 from urllib.parse import quote
 
 from holotype import __version__
-from holotype.data.archives import has_own_file
 from holotype.data.boxes import Box
 from holotype.data.csv import escape_formula, quote_cell, read_columns, unescape_formula
+from holotype.data.image_files import has_own_file
 from holotype.errors import InputError
 from holotype.export.folders import NewFolder, TargetFile, new_folder
 from holotype.export.image_header import CAMERA_CLOCK, CAMERA_CLOCK_NO_ZONE, FILE_CLOCK, read_headers

@@ -20,10 +20,9 @@ from functools import lru_cache
 from pathlib import Path
 
 from holotype import __version__
-from holotype.data.archives import has_own_file, image_exists, split_archive
-from holotype.data.arrays import encode_png
 from holotype.data.boxes import split_box
-from holotype.data.decode import ImageProblem, read_image
+from holotype.data.decode import ImageProblem, encode_png, read_image
+from holotype.data.image_files import has_own_file, image_exists, split_archive
 from holotype.data.readers.folder import REJECTED_FOLDER, UNREADABLE_FOLDER
 from holotype.data.readers.folder import SORTED_FOLDER as MARKER
 from holotype.data.storage import split_member, split_query

@@ -10,13 +10,11 @@ from datetime import UTC, datetime
 
 from PIL import Image
 
-from holotype.data.archives import read_array, split_archive
 from holotype.data.boxes import split_box
 from holotype.data.decode import ORIENTATION_TAG
 from holotype.data.exif import EXIF_IFD, has_exif_header, taken_at
-from holotype.data.formats import decoders
-from holotype.data.hashing import file_stamps
-from holotype.data.image_bytes import open_image_bytes
+from holotype.data.hashing import file_stamps, open_image_bytes
+from holotype.data.image_files import decoders, read_array, split_archive
 from holotype.utils.console import progress_bar
 from holotype.utils.device import cpu_count
 

@@ -19,8 +19,8 @@ from urllib.parse import quote
 import numpy as np
 import pandas as pd
 
-from holotype.data.archives import has_own_file
 from holotype.data.boxes import split_box
+from holotype.data.image_files import has_own_file
 from holotype.data.paths import absolute
 from holotype.data.storage import is_address
 from holotype.errors import InputError

@@ -14,8 +14,7 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
-from holotype.data.arrays import encode_png
-from holotype.data.decode import ImageProblem, open_image
+from holotype.data.decode import ImageProblem, encode_png, open_image
 from holotype.data.hashing import file_stamps
 from holotype.data.image_store import DECODE_BUDGET
 from holotype.utils.atomic import write_bytes, write_text

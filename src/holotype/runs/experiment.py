@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 from holotype.config.schema import BackboneConfig, TrainConfig
 from holotype.config.types import Constraint, Count, DeviceName, Seed
 from holotype.data.datasets.registry import BENCHMARKS
-from holotype.data.readers.registry import folder_name
+from holotype.data.load import folder_name
 from holotype.errors import InputError
 from holotype.models.token_cache import CacheViews
 from holotype.utils.device import Precision, default_precision, pick_device

@@ -23,7 +23,7 @@ from safetensors.torch import load, save
 from torch import Tensor, nn
 
 from holotype.config.schema import BackboneConfig, resolved_backbone
-from holotype.data.arrays import ArrayImage, save_images
+from holotype.data.decode import ArrayImage, save_images
 from holotype.data.image_store import ImageStore
 from holotype.errors import InputError
 from holotype.methods import Method, Task, check_code_allowed, find_method

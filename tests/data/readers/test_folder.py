@@ -1,4 +1,4 @@
-"""Folders of packed images; those of plain images are in ../test_sources.py."""
+"""Folders of packed images; those of plain images are in ../test_load.py."""
 
 from __future__ import annotations
 

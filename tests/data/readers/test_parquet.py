@@ -173,6 +173,9 @@ def test_discover_report_and_assign(
     outcome = holotype("assign", tmp_path / "run", new, "--out", out, "--device", "cpu", "--no-progress")
     assert outcome.code == 0
     assert len(out.read_text().splitlines()) == 1 + len(rows[::7])
-    assert holotype("assign", tmp_path / "run", f"{new}#3", "--out", out, "--device", "cpu").code == 0
+    assert (
+        holotype("assign", tmp_path / "run", f"{new}#3", "--out", out, "--overwrite", "--device", "cpu").code
+        == 0
+    )
     assert f"{new}#3" in out.read_text()
     assert before == hashlib.sha256((tmp_path / "run" / "discovery.json").read_bytes()).hexdigest()

@@ -7,15 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from holotype.data.readers import registry
-from holotype.data.readers.registry import (
+from holotype.data import load as registry
+from holotype.data.load import (
     BUILTIN_READERS,
     Reader,
     Registry,
+    collection_name,
     expand_braces,
     folder_name,
     source_files,
-    source_name,
 )
 from holotype.errors import InputError
 
@@ -94,4 +94,4 @@ def test_a_file_with_braces_in_its_name_is_itself(tmp_path: Path) -> None:
     ],
 )
 def test_names_of_sources(source: str, name: str, folder: str) -> None:
-    assert (source_name(source), folder_name(source)) == (name, folder)
+    assert (collection_name(source), folder_name(source)) == (name, folder)

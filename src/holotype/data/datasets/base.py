@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from holotype.data.archives import split_index
+from holotype.data.image_files import split_index
 from holotype.errors import InputError
 
 
@@ -42,15 +42,12 @@ class SplitListing:
 
     def absent(self) -> list[str]:
         """The files that are not on disk. Every folder is read once, which is faster than asking per file."""
-        there: dict[str, set[str]] = {}
-        missing = []
-        for file in dict.fromkeys((split_index(path) or (path,))[0] for path in self.path):
-            folder, name = os.path.split(file)
-            if folder not in there:
-                there[folder] = set(os.listdir(folder)) if os.path.isdir(folder) else set()
-            if name not in there[folder]:
-                missing.append(file)
-        return missing
+        files = list(dict.fromkeys((split_index(path) or (path,))[0] for path in self.path))
+        folders = {os.path.dirname(file) for file in files}
+        present = {folder: set(os.listdir(folder)) for folder in folders if os.path.isdir(folder)}
+        return [
+            file for file in files if os.path.basename(file) not in present.get(os.path.dirname(file), ())
+        ]
 
 
 @dataclass(frozen=True)
@@ -89,3 +86,15 @@ def read_split_lines(file: Path) -> list[str]:
     except UnicodeDecodeError as error:
         raise InputError(f"{file} is not UTF-8 text, so it may be damaged; get it again.") from error
     return [line.strip() for line in text.splitlines() if line.strip()]
+
+
+def read_pairs(file: Path) -> list[tuple[str, str]]:
+    """Lines "key text" in the file's order."""
+    rows = [line.partition(" ") for line in read_split_lines(file)]
+    return [(key, text.strip()) for key, _, text in rows]
+
+
+def check_class_index(file: Path, label: Sequence[int], classes: int) -> None:
+    """Raise InputError unless every label is an index of a class."""
+    if label and not 0 <= min(label) <= max(label) < classes:
+        raise InputError(f"{file} has a class outside the {classes} that are named; get the files again.")

@@ -5,15 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from holotype.data.archives import ArchiveProblem, binary_labels
 from holotype.data.datasets.base import (
     ClassSplit,
     Listing,
     MissingFile,
     SplitListing,
+    check_class_index,
     read_split_lines,
     require_file,
 )
+from holotype.data.image_files import ArchiveProblem, binary_labels
 from holotype.errors import InputError
 
 
@@ -59,8 +60,5 @@ def _part(file: Path, n_classes: int) -> SplitListing:
         label = binary_labels(file)
     except ArchiveProblem as problem:
         raise InputError(f"{problem} Get the archive again.") from problem
-    if label and not 0 <= min(label) <= max(label) < n_classes:
-        raise InputError(
-            f"{file} has a class outside the {n_classes} names beside it; get the archive again."
-        )
+    check_class_index(file, label, n_classes)
     return SplitListing([f"{file}#{i}" for i in range(len(label))], label)

@@ -14,9 +14,11 @@ from pathlib import Path
 
 import numpy as np
 
+from holotype.data.datasets.aircraft import list_aircraft
 from holotype.data.datasets.base import ClassSplit, Listing, MissingFile, SplitListing
+from holotype.data.datasets.cars import list_cars
 from holotype.data.datasets.cifar import list_cifar10, list_cifar100
-from holotype.data.datasets.fine_grained import list_aircraft, list_cars, list_cub
+from holotype.data.datasets.cub import list_cub
 from holotype.data.datasets.image_folder import list_cifar100_200, list_herbarium19, list_imagenet100
 from holotype.data.storage import is_address, is_pattern
 from holotype.data.table import Table
@@ -81,9 +83,8 @@ def _list_sample(root: Path, split: ClassSplit) -> Listing:
     with np.load(SAMPLE, allow_pickle=False) as arrays:
         classes = tuple(str(name) for name in arrays["classes"])
         label = [int(index) for index in arrays["y"]]
-    return Listing(
-        SAMPLE.parent, classes, SplitListing([f"{SAMPLE}#{i}" for i in range(len(label))], label), None
-    )
+    images = SplitListing([f"{SAMPLE}#{i}" for i in range(len(label))], label)
+    return Listing(SAMPLE.parent, classes, images, None)
 
 
 EMBEDDED = ("fashion-sample",)
@@ -119,17 +120,22 @@ def load_benchmark(
     base = _checked_root(name, root)
     facts = read_dataset_info(name)
     listing = _listing(name, base, facts, split)
-    absent = listing.train.absent()
-    if absent:
-        raise InputError(_missing_text(name, "training", absent, listing.train, facts))
     test = listing.test
-    absent = test.absent() if test is not None else []
-    if test is not None and absent:
-        if len(absent) < len(test.path):
-            raise InputError(_missing_text(name, "test", absent, test, facts))
+    if test is not None and test.path and len(test.absent()) >= len(test.path):
         test = None  # a copy for training only
-    if split is None:
-        _check_counts(name, listing, test, facts)
+    for part, images, expected in (("training", listing.train, facts.train), ("test", test, facts.test)):
+        if images is None:
+            continue
+        if absent := images.absent():
+            raise InputError(
+                f"{name}: {absent[0]} is missing, with {len(absent):,} of {len(images.path):,} {part} images;"
+                f" the data come from {facts.origin}."
+            )
+        if split is None and expected is not None and len(images.path) != expected:
+            raise InputError(
+                f"{name}: {len(images.path):,} {part} images are listed in {listing.root} where the"
+                f" data set has {expected:,}; get it again from {facts.origin}."
+            )
     return _benchmark(name, listing, test, split or facts.split)
 
 
@@ -206,7 +212,8 @@ def _listing(name: str, root: Path, facts: DatasetInfo, split: ClassSplit | None
         raise InputError(
             f"{name}: {missing.path} is missing; the data come from {facts.origin}."
         ) from missing
-    parted = sorted((split or facts.split).known + (split or facts.split).novel)
+    split = split or facts.split
+    parted = sorted(split.known + split.novel)
     if parted != list(range(len(listing.classes))):
         raise InputError(
             f"{name}: {len(listing.classes)} classes were found in {listing.root} where the split parts"
@@ -215,31 +222,14 @@ def _listing(name: str, root: Path, facts: DatasetInfo, split: ClassSplit | None
     return listing
 
 
-def _missing_text(name: str, part: str, absent: list[str], images: SplitListing, facts: DatasetInfo) -> str:
-    return (
-        f"{name}: {absent[0]} is missing, with {len(absent):,} of {len(images.path):,} {part} images;"
-        f" the data come from {facts.origin}."
-    )
-
-
-def _check_counts(name: str, listing: Listing, test: SplitListing | None, facts: DatasetInfo) -> None:
-    for part, images, expected in (("training", listing.train, facts.train), ("test", test, facts.test)):
-        if images is not None and expected is not None and len(images.path) != expected:
-            raise InputError(
-                f"{name}: {len(images.path):,} {part} images are listed in {listing.root} where the"
-                f" data set has {expected:,}; get it again from {facts.origin}."
-            )
-
-
 def _benchmark(name: str, listing: Listing, test: SplitListing | None, split: ClassSplit) -> Benchmark:
     known = tuple(listing.classes[i] for i in split.known)
     novel = tuple(listing.classes[i] for i in split.novel)
 
     def table(part: SplitListing, name: str) -> Table:
         label = np.array(listing.classes, dtype=object)[np.array(part.label, dtype=np.int64)]
-        return Table(
-            np.array(part.path, dtype=object), label, known + novel, name=name, root=str(listing.root)
-        )
+        columns = {"path": part.path, "label": label}
+        return Table.from_columns(columns, known=known + novel, name=name, root=str(listing.root))
 
     held_out = None if test is None else table(test, f"{name}-test")
     return Benchmark(name, table(listing.train, name), held_out, known, novel)

@@ -1,7 +1,11 @@
-"""Read a folder of images; the first folder below it is the label. Report every file left out."""
+"""Read a folder of images, or what lies below a storage address; the first folder below it is the label.
+
+Every file that is left out is reported.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import json
 import logging
 import os
@@ -11,17 +15,16 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
-import numpy as np
-
 from holotype.data.csv import is_utf8
-from holotype.data.formats import IMAGE_EXTENSIONS, install_hint
+from holotype.data.image_files import IMAGE_EXTENSIONS, install_hint, no_image
 from holotype.data.label_hygiene import nfc
-from holotype.data.paths import Paths
+from holotype.data.paths import Paths, relative
 from holotype.data.readers.parquet import holds_images, read_parquet, stream_parquet
 from holotype.data.readers.webdataset import read_webdataset, stream_webdataset
+from holotype.data.storage import list_files, split_query, with_query
 from holotype.data.table import Table
 from holotype.errors import InputError
-from holotype.utils.text import suggest_path
+from holotype.utils.text import plural, suggest_path
 
 SORTED_FOLDER = ".holotype-folders.json"
 """In a folder of images that Holotype wrote (export/folders.py): which file was made of which image."""
@@ -40,12 +43,8 @@ TABLE_SUFFIXES = (".csv", ".tsv", ".parquet", ".json", ".jsonl", ".xml", ".xlsx"
 """Lists of images and of labels, which nobody takes for images."""
 PACKED_SUFFIXES = (".parquet", ".tar")
 """Files that may hold images."""
-SYSTEM_FILES = frozenset(
-    (
-        *("__macosx", "@eadir", "#recycle", "$recycle.bin", "system volume information", "lost+found"),
-        *("thumbs.db", "ehthumbs.db", "desktop.ini"),
-    )
-)
+SYSTEM_FILES = {"__macosx", "@eadir", "#recycle", "$recycle.bin", "system volume information", "lost+found"}
+SYSTEM_FILES |= {"thumbs.db", "ehthumbs.db", "desktop.ini"}
 """Files and folders, in small letters, that systems leave beside images: previews, bins, settings."""
 MAX_LISTED = 6
 """Endings and folders that the line names; the others are counted."""
@@ -78,12 +77,17 @@ class FolderScan:
         rest = self.passed.most_common()[MAX_LISTED:]
         if rest:
             named.append(f"{sum(n for _, n in rest):,} files of {len(rest)} other endings")
-        named += _folders("the run folder", "the run folders", self.runs)
-        named += _folders("the folder", "the folders", self.apart)
-        named += _folders("the unreadable folder", "the unreadable folders", self.closed)
-        named += _folders("the non-UTF-8 name", "the non-UTF-8 names", self.misnamed)
-        named += _folders("the pipe or device", "the pipes or devices", self.endless)
+        named += _folders("run folder", "run folders", self.runs)
+        named += _folders("folder", "folders", self.apart)
+        named += _folders("unreadable folder", "unreadable folders", self.closed)
+        named += _folders("non-UTF-8 name", "non-UTF-8 names", self.misnamed)
+        named += _folders("pipe or device", "pipes or devices", self.endless)
         return f"Skipped: {', '.join(named)}." if named else ""
+
+    def report(self) -> None:
+        """Log what was skipped."""
+        if text := self.words():
+            log.info(text)
 
 
 def scan_folder(base: Path) -> FolderScan:
@@ -135,7 +139,7 @@ def _entries(folder: str, base: str, found: FolderScan, seen: set[str]) -> list[
         path = os.path.join(folder, name)
         if not is_utf8(name):
             found.misnamed.append(os.path.relpath(path, base))
-        elif _is_hidden(name):
+        elif name.startswith(".") or name.lower() in SYSTEM_FILES:
             continue
         elif kinds[name] == "endless":
             found.endless.append(os.path.relpath(path, base))
@@ -146,7 +150,10 @@ def _entries(folder: str, base: str, found: FolderScan, seen: set[str]) -> list[
         elif name.lower().endswith(IMAGE_EXTENSIONS):
             entered.append(path)
         else:
-            _skip(path, name, found)
+            if name.lower().endswith(PACKED_SUFFIXES):
+                found.packed.append(Path(path))
+            if not name.lower().endswith(TABLE_SUFFIXES):
+                found.passed[os.path.splitext(name)[1].lower()] += 1
     return entered
 
 
@@ -160,42 +167,26 @@ def _kind(entry: os.DirEntry[str]) -> Literal["folder", "file", "endless"]:
         return "file"
 
 
-def _skip(path: str, name: str, found: FolderScan) -> None:
-    if name.lower().endswith(PACKED_SUFFIXES):
-        found.packed.append(Path(path))
-    if not name.lower().endswith(TABLE_SUFFIXES):
-        found.passed[os.path.splitext(name)[1].lower()] += 1
-
-
 def is_own_file(folder: str, names: Sequence[str]) -> bool:
     """Was this folder, in which files of these names lie, written by a run?"""
-    for name in names:
-        if name in OWN_FILES:
-            try:
-                content = json.loads(Path(folder, name).read_bytes())
-            except (OSError, ValueError):
-                continue
+    for name in set(names) & OWN_FILES.keys():
+        with contextlib.suppress(OSError, ValueError):
+            content = json.loads(Path(folder, name).read_bytes())
             if isinstance(content, dict) and OWN_FILES[name] in content:
                 return True
     return False
 
 
-def _is_hidden(name: str) -> bool:
-    return name.startswith(".") or name.lower() in SYSTEM_FILES
-
-
 def _files(ending: str, n: int) -> str:
-    what = f"{n:,} {ending} file" if ending else f"{n:,} file"
-    told = what + ("" if n == 1 else "s") + ("" if ending else " without an ending")
-    wanted = install_hint(ending)
-    return f"{told} (install {wanted})" if wanted else told
+    text = plural(n, f"{ending} file") if ending else f"{plural(n, 'file')} without an ending"
+    package = install_hint(ending)
+    return f"{text} (install {package})" if package else text
 
 
 def _folders(one: str, several: str, names: list[str]) -> list[str]:
     shown = [name.encode("utf-8", "replace").decode() for name in sorted(names)[:MAX_LISTED]]
     more = f" and {len(names) - MAX_LISTED:,} more" if len(names) > MAX_LISTED else ""
-    told = f"{one if len(names) == 1 else several} {' and '.join(shown)}{more}"
-    return [told] if names else []
+    return [f"the {one if len(names) == 1 else several} {' and '.join(shown)}{more}"] if names else []
 
 
 UNLABELLED_FOLDERS = ("unlabelled", "unlabeled")
@@ -215,13 +206,29 @@ def read_folder(root: Path) -> Table:
         return packed
     files = _sorted(root, base, found)
     label = [folder_label(file.parts) for file in files]
-    return Table(
-        path=np.array([str(base / file) for file in files], dtype=object),
-        label=np.array(label, dtype=object),
-        known=tuple(sorted(set(label) - {""})),
-        name=base.name,
-        root=str(base),
-    )
+    path = [str(base / file) for file in files]
+    return Table.from_columns({"path": path, "label": label}, name=base.name, root=str(base))
+
+
+def read_bucket(address: str, name: str) -> Table:
+    """Every image below an address, as a folder; where there is none, the Parquet files with images or the tars."""
+    files = list_files(address)
+    bare, query = split_query(address)
+    folder = bare.rstrip("/").rpartition("/")[0] if files == [address] else bare.rstrip("/")
+    root = with_query(folder, query)
+    parts = {file: path.split("/") for file, path in zip(files, relative(files, root), strict=True)}
+    visible = [file for file in files if not any(part.startswith(".") for part in parts[file])]
+    images = [file for file in visible if _ending(file) in IMAGE_EXTENSIONS]
+    if not images:
+        packed = [file for file in visible if _ending(file) in PACKED_SUFFIXES]
+        if table := read_packed_folder(packed, name):
+            return table
+        raise no_image(address, "objects")
+    if skipped := len(files) - len(images):
+        log.info(f"Skipped: {skipped:,} objects that are no images.")
+    images.sort(key=parts.__getitem__)
+    label = [folder_label(parts[file]) for file in images]
+    return Table.from_columns({"path": images, "label": label}, name=name, root=root)
 
 
 def stream_folder(source: str) -> Paths:
@@ -231,17 +238,15 @@ def stream_folder(source: str) -> Paths:
     first = next(images, None)
     if first is None:
         _check_open(source, found)
-        packed = stream_packed([str(path) for path in found.packed])
-        if packed is None:
-            _sorted(Path(source), base, found)  # says that there is no image
-        assert packed is not None
-        return packed
+        if packed := stream_packed([str(path) for path in found.packed]):
+            return packed
+        found.report()
+        raise no_image(source)
 
     def each() -> Iterator[str]:
         yield str(first)
         yield from map(str, images)
-        if passed := found.words():
-            log.info(passed)
+        found.report()
 
     return Paths(str(base), each())
 
@@ -256,8 +261,8 @@ def _scan(root: Path) -> tuple[Path, FolderScan]:
     base = _base(root)
     found = scan_folder(base)
     _check_open(root, found)
-    if found.images and (passed := found.words()):
-        log.info(passed)
+    if found.images:
+        found.report()
     return base, found
 
 
@@ -275,10 +280,8 @@ def _check_open(root: Path | str, found: FolderScan) -> None:
 def _sorted(root: Path, base: Path, found: FolderScan) -> list[Path]:
     files = sorted((f.relative_to(base) for f in found.images), key=lambda f: f.parts)
     if not files:
-        if passed := found.words():
-            log.info(passed)
-        kinds = ", ".join(IMAGE_EXTENSIONS)
-        raise InputError(f"There is no image in {root}; files that end in {kinds} count as images.")
+        found.report()
+        raise no_image(root)
     return files
 
 
@@ -309,8 +312,8 @@ def stream_packed(files: Sequence[str]) -> Paths | None:
 
 def _kinds(files: Sequence[str]) -> tuple[list[str], list[str]]:
     """Tars, and Parquet files with images; not both."""
-    tars = sorted(file for file in files if ".tar" in _ending(file))
-    tables = sorted(file for file in files if ".parquet" in _ending(file) and holds_images(file))
+    tars = sorted(file for file in files if _ending(file) == ".tar")
+    tables = sorted(file for file in files if _ending(file) == ".parquet" and holds_images(file))
     if tars and tables:
         raise InputError(
             f"There are both Parquet files ({tables[0]}) and tars ({tars[0]}) of images; name one kind of them."
@@ -319,4 +322,4 @@ def _kinds(files: Sequence[str]) -> tuple[list[str], list[str]]:
 
 
 def _ending(file: str) -> str:
-    return os.path.splitext(file.partition("?")[0])[1].lower()
+    return os.path.splitext(split_query(file)[0])[1].lower()

@@ -19,11 +19,10 @@ from itertools import accumulate
 from threading import Lock
 from typing import Any
 
-import numpy as np
 from PIL import Image
 
 from holotype.data.csv import column_text
-from holotype.data.formats import decoders
+from holotype.data.image_files import decoders
 from holotype.data.paths import Paths
 from holotype.data.storage import (
     StorageError,
@@ -112,14 +111,11 @@ def image_column(schema: Any) -> str | None:
 
 
 def holds_images(file: str) -> bool:
-    """Has a Parquet file a column of images? A file that cannot be read raises InputError."""
+    """Has a Parquet file a column of images? A file that cannot be read raises StorageError."""
     import pyarrow.parquet as pq
 
-    try:
-        with _explained(file):
-            return image_column(pq.ParquetFile(random_access(file)).schema_arrow) is not None
-    except StorageError as problem:
-        raise InputError(str(problem)) from problem
+    with _explained(file):
+        return image_column(pq.ParquetFile(random_access(file)).schema_arrow) is not None
 
 
 # -- one image ------------------------------------------------------------------------------------------
@@ -175,30 +171,19 @@ def read_parquet(files: Sequence[str], name: str) -> Table:
     columns: dict[str, list[str]] = {"label": [], "truth": [], "group": []}
     has: set[str] = set()
     for file in files:
-        try:
-            opened = _open_parquet(file, remote_stamp(file))
-            with _explained(file):
-                told = {what: _texts(opened, what) for what in columns}
-        except StorageError as problem:
-            raise InputError(str(problem)) from problem
+        opened = _open_parquet(file, remote_stamp(file))
         n = opened.starts[-1]
-        has |= {what for what, values in told.items() if values is not None}
-        for what, values in told.items():
-            columns[what] += values if values is not None else [""] * n
+        for what in columns:
+            with _explained(file):
+                values = _texts(opened, what)
+            has |= set() if values is None else {what}
+            columns[what] += [""] * n if values is None else values
         path += [f"{file}#{row}" for row in range(n)]
     if not path:
         raise InputError(f"{files[0]} has no rows; there is nothing to look at.")
     _check_images(path)
-    label = columns["label"]
-    return Table(
-        path=np.array(path, dtype=object),
-        label=np.array(label, dtype=object),
-        known=tuple(sorted(set(label) - {""})),
-        truth=np.array(columns["truth"], dtype=object) if "truth" in has else None,
-        group=np.array(columns["group"], dtype=object) if "group" in has else None,
-        name=name,
-        root=common_root(files),
-    )
+    used = {what: values for what, values in columns.items() if what in (*has, "label")}
+    return Table.from_columns({"path": path, **used}, name=name, root=common_root(files))
 
 
 def stream_parquet(files: Sequence[str]) -> Paths:
@@ -207,10 +192,7 @@ def stream_parquet(files: Sequence[str]) -> Paths:
     def each() -> Iterator[str]:
         checked = False
         for file in files:
-            try:
-                n = _open_parquet(file, remote_stamp(file)).starts[-1]
-            except StorageError as problem:
-                raise InputError(str(problem)) from problem
+            n = _open_parquet(file, remote_stamp(file)).starts[-1]
             if n and not checked:
                 _check_images([f"{file}#{row}" for row in range(min(n, FIRST_ROWS))])
                 checked = True
@@ -254,15 +236,12 @@ def _text(value: object, names: Sequence[str] | None) -> str:
 def _class_names(schema: Any) -> dict[str, list[str]]:
     """Columns of class numbers and the names of their classes, as Hugging Face writes them into a file."""
     try:
-        told = json.loads((schema.metadata or {})[b"huggingface"])["info"]["features"]
+        features = json.loads((schema.metadata or {})[b"huggingface"])["info"]["features"].items()
+        labels = [(str(name), kind) for name, kind in features if isinstance(kind, dict)]
         return {
-            str(name): [str(one) for one in kind["names"]]
-            for name, kind in told.items()
-            if isinstance(kind, dict)
-            and kind.get("_type") == "ClassLabel"
-            and isinstance(kind["names"], list)
+            name: list(map(str, kind["names"])) for name, kind in labels if kind.get("_type") == "ClassLabel"
         }
-    except (KeyError, TypeError, ValueError):
+    except (KeyError, TypeError, ValueError, AttributeError):
         return {}
 
 

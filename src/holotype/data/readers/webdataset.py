@@ -15,14 +15,11 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from threading import Lock
 
-import numpy as np
-
-from holotype.data.formats import IMAGE_EXTENSIONS
+from holotype.data.image_files import IMAGE_EXTENSIONS, no_image
 from holotype.data.paths import Paths
 from holotype.data.readers.parquet import common_root
 from holotype.data.storage import StorageError, read_part, remote_stamp, stream_file
 from holotype.data.table import Table
-from holotype.errors import InputError
 
 LABEL_SUFFIXES = (".cls", ".json", ".txt")
 """Files beside an image that may hold its label; the first that does counts."""
@@ -112,28 +109,17 @@ def read_webdataset(files: Sequence[str], name: str) -> Table:
 
     files: absolute paths or addresses.
     """
-    path, label, captions = [], [], 0
-    try:
-        for file in files:
-            index = tar_index(file)
-            for key in index.images:
-                path.append(f"{file}#{key}")
-                told = _label(file, index, key)
-                captions += told is None
-                label.append(told or "")
-    except StorageError as problem:
-        raise InputError(str(problem)) from problem
+    path, label = [], []
+    for file in files:
+        index = tar_index(file)
+        path += [f"{file}#{key}" for key in index.images]
+        label += [_label(file, index, key) for key in index.images]
     if not path:
-        raise _without_images(files)
-    if captions:
+        raise no_image(files[0])
+    if captions := label.count(None):
         log.info(f"{captions:,} texts beside images are too long for a label, and count as captions.")
-    return Table(
-        path=np.array(path, dtype=object),
-        label=np.array(label, dtype=object),
-        known=tuple(sorted(set(label) - {""})),
-        name=name,
-        root=common_root(files),
-    )
+    columns = {"path": path, "label": [text or "" for text in label]}
+    return Table.from_columns(columns, name=name, root=common_root(files))
 
 
 def stream_webdataset(files: Sequence[str]) -> Paths:
@@ -142,21 +128,13 @@ def stream_webdataset(files: Sequence[str]) -> Paths:
     def each() -> Iterator[str]:
         found = False
         for file in files:
-            try:
-                index = _index.__wrapped__(file, remote_stamp(file))
-            except StorageError as problem:
-                raise InputError(str(problem)) from problem
+            index = _index.__wrapped__(file, remote_stamp(file))
             yield from (f"{file}#{key}" for key in index.images)
             found = found or bool(index.images)
         if not found:
-            raise _without_images(files)
+            raise no_image(files[0])
 
     return Paths(common_root(files), each())
-
-
-def _without_images(files: Sequence[str]) -> InputError:
-    kinds = ", ".join(IMAGE_EXTENSIONS)
-    return InputError(f"There is no image in {files[0]}; files that end in {kinds} count as images.")
 
 
 def _label(file: str, index: TarIndex, key: str) -> str | None:

@@ -1,17 +1,64 @@
-"""Images inside an array file, written `file#index`: CIFAR's binary archive and .npz."""
+"""Files that hold images: the formats that are read, and images inside an array file, written `file#index`.
+
+A file's name proves nothing, so Pillow tries its decoders on the content, and some of these start other programs: an
+EPS file called photo.jpg would run Ghostscript. Only the decoders named here ever see a file. Array files are CIFAR's
+binary archive and .npz.
+"""
 
 from __future__ import annotations
 
+import importlib
 import os
 import zipfile
-from functools import lru_cache
+from functools import cache, lru_cache
+from importlib.util import find_spec
 from pathlib import Path
 from threading import Lock
 
 import numpy as np
+from PIL import Image, features
 
 from holotype.data.boxes import split_box
 from holotype.data.storage import is_address, remote_stamp, split_member
+from holotype.errors import InputError
+
+DECODERS = ("JPEG", "PNG", "GIF", "BMP", "DIB", "TIFF", "WEBP", "PPM", "AVIF", "HEIF")
+"""Pillow's names, the most frequent first; that of JPEG opens MPO as well. Those that are not there are left out."""
+PILLOW_FORMATS = (
+    *(".bmp", ".dib", ".gif", ".jfif", ".jpe", ".jpeg", ".jpg", ".mpo", ".pgm"),
+    *(".png", ".ppm", ".tif", ".tiff", ".webp"),
+)
+AVIF, HEIF = (".avif",), (".heic", ".heif")
+INSTALL_HINTS = dict.fromkeys(AVIF, "pillow 11.3 or later") | dict.fromkeys(HEIF, "pillow-heif")
+"""Endings that not every installation can read, and what reads them."""
+HAS_AVIF = "avif" in features.modules and bool(features.check("avif"))
+HAS_HEIF = find_spec("pillow_heif") is not None
+IMAGE_EXTENSIONS = (*PILLOW_FORMATS, *(AVIF if HAS_AVIF else ()), *(HEIF if HAS_HEIF else ()))
+"""Files that end so are images, in capitals or not."""
+
+
+@cache
+def decoders() -> tuple[str, ...]:
+    """Those of DECODERS that are there; for `formats` of every Image.open."""
+    if HAS_HEIF:
+        importlib.import_module("pillow_heif").register_heif_opener()
+    Image.init()
+    return tuple(name for name in DECODERS if name in Image.OPEN)
+
+
+def install_hint(name: str) -> str:
+    """What would read a file of this name; "" where nothing is known that would, or where it is there."""
+    ending = next((ending for ending in INSTALL_HINTS if name.lower().endswith(ending)), "")
+    return "" if ending in IMAGE_EXTENSIONS else INSTALL_HINTS.get(ending, "")
+
+
+def no_image(where: object, what: str = "files") -> InputError:
+    """Return the error of a source without images."""
+    kinds = ", ".join(IMAGE_EXTENSIONS)
+    return InputError(f"There is no image in {where}; {what} that end in {kinds} count as images.")
+
+
+# -- images inside an array file ------------------------------------------------------------------------
 
 CIFAR_PIXELS = 3 * 32 * 32
 ARCHIVE_SUFFIXES = (".npz", ".bin")
@@ -126,9 +173,4 @@ def _read_binary(file: str, index: int, size: int) -> np.ndarray:
         raw = stream.read(CIFAR_PIXELS)
     if size % record or len(raw) < CIFAR_PIXELS:
         raise ArchiveProblem(f"{file} has no CIFAR record {index}; it may be cut off.")
-    return _planes_to_image(np.frombuffer(raw, dtype=np.uint8))
-
-
-def _planes_to_image(pixels: np.ndarray) -> np.ndarray:
-    """(..., 3072) red, green and blue planes -> (..., 32, 32, 3)."""
-    return np.moveaxis(pixels.reshape(*pixels.shape[:-1], 3, 32, 32), -3, -1)
+    return np.moveaxis(np.frombuffer(raw, dtype=np.uint8).reshape(3, 32, 32), 0, -1)  # planes of colours
