@@ -22,7 +22,7 @@ from holotype.data.load import load_table
 from holotype.data.readers.folder import read_folder, scan_folder
 from holotype.errors import InputError
 from holotype.results.edits import Edit, append_edits, edits_csv, read_log
-from holotype.runs.run_folder import RunFolder, read_per_class
+from holotype.runs.record import RunFolder, read_per_class
 from holotype.runs.tables import table_csv
 from tests.conftest import draw_squares
 from tests.torture.bombs import png
