@@ -25,7 +25,7 @@ import pandas as pd
 
 from harness import (
     RESULTS,
-    STEPS,
+    DEMO_STEPS,
     Case,
     Found,
     add_roots,
@@ -130,7 +130,7 @@ def main(words: Sequence[str] | None = None) -> int:
         found = discovered(case_of(word, roots, given.work), given.work, given.device)
         rows.append(measure(found, Discovery.load(given.work / "runs" / word).images))
         print(line(rows[-1]), flush=True)
-    made = run_facts("experiments/confidence.py", words, given.device, backbone="embedded", steps=STEPS)
+    made = run_facts("experiments/confidence.py", words, given.device, backbone="embedded", steps=DEMO_STEPS)
     write_record(given.out, made | {"cases": rows})
     return 0
 

@@ -29,7 +29,7 @@ import pandas as pd
 
 from harness import (
     RESULTS,
-    STEPS,
+    DEMO_STEPS,
     Case,
     Found,
     discovered,
@@ -225,7 +225,7 @@ def main(words: Sequence[str] | None = None) -> int:
     summary = [{"case": "mean", "score": score, **needed(every, score)} for score in SCORES]
     tell("mean", every)
     content = {"seeds": given.seeds, "needed": finite(summary), "rows": every}
-    made = run_facts("experiments/labelling.py", words, backbone="embedded", steps=STEPS)
+    made = run_facts("experiments/labelling.py", words, backbone="embedded", steps=DEMO_STEPS)
     write_record(given.out, made | content)
     return 0
 
