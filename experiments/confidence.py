@@ -24,8 +24,8 @@ import numpy as np
 import pandas as pd
 
 from harness import (
-    RESULTS,
     DEMO_STEPS,
+    RESULTS,
     Case,
     Found,
     add_roots,

@@ -28,8 +28,8 @@ import numpy as np
 import pandas as pd
 
 from harness import (
-    RESULTS,
     DEMO_STEPS,
+    RESULTS,
     Case,
     Found,
     discovered,

@@ -1,4 +1,4 @@
-"""What strangers hand over: images, tables, archives, edits, settings. SECURITY.md has a line for each test here."""
+"""What strangers hand over: images, tables, archives, edits, settings."""
 
 from __future__ import annotations
 
