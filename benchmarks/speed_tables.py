@@ -15,18 +15,14 @@ from harness import Record, method, pipeline, short, size, table
 
 
 def methods_table(rows: Sequence[Record]) -> str:
-    head = ["every method", "method", "ms a step", memory_head(rows)]
-    body = [[pipeline(row), method(row), short(row["ms"]), memory_cell(row, rows)] for row in rows]
-    return table(head, body)
-
-
-def stages_table(rows: Sequence[Record]) -> str:
-    head = ["on images", "stage", "ms a step", memory_head(rows)]
-    body = [
-        [pipeline(row), f"{method(row)}, {row['stage']}", short(row["ms"]), memory_cell(row, rows)]
-        for row in rows
-    ]
-    return table(head, body)
+    """Methods on cached views, or stages on images, of one pipeline; another one is named beside its row."""
+    first = pipeline(rows[0])
+    body = []
+    for row in rows:
+        name = f"{method(row)}, {row['stage']}" if "stage" in row else method(row)
+        other = "" if pipeline(row) == first else f" ({pipeline(row)})"
+        body.append([f"{name}{other}", short(row["ms"]), memory_cell(row, rows)])
+    return table([first, "ms a step", memory_head(rows)], body)
 
 
 def memory_head(rows: Sequence[Record]) -> str:
@@ -39,22 +35,13 @@ def memory_cell(row: Record, rows: Sequence[Record]) -> str:
     return size(row[name]) if name in row else ""
 
 
-def clustering_table(rows: Sequence[Record]) -> str:
-    head = ["clustering", "where", "rows", "width", "K", "of which graph, s", "seconds", memory_head(rows)]
-    body = [
-        [
-            f"{row['what']}, {row['detail']}",
-            row["where"],
-            f"{row['images']:,}",
-            f"{row['dim']:,}",
-            f"{row['k']:,}",
-            short(row["graph_seconds"]) if "graph_seconds" in row else "",
-            short(row["seconds"]),
-            memory_cell(row, rows),
-        ]
-        for row in rows
-    ]
-    return table(head, body)
+def clustering_line(row: Record) -> str:
+    memory = f", {size(row['device_bytes'])}" if "device_bytes" in row else ""
+    graph = f", the graph {short(row['graph_seconds'])}" if "graph_seconds" in row else ""
+    return (
+        f"- {row['what']}, {row['detail']}, of {row['images']:,} x {row['dim']:,} features, K = {row['k']:,}: "
+        f"{short(row['seconds'])} s{graph} ({row['where']}{memory})"
+    )
 
 
 BEGIN, END = "<!-- tables of benchmarks/speed.py -->", "<!-- end of the tables -->"
@@ -82,25 +69,15 @@ def section(record: Record) -> str:
     blocks = [f"### {title(record)}", conditions(record)]
     if rows := [row for name in ("reference", "exact", "cached") for row in parts.get(name, [])]:
         blocks.append(steps_table(rows, record["costs"]))
-    if record["costs"]:
-        blocks.append(costs_table(record["costs"]))
+    lines = cost_lines(record["costs"]) if rows else []
     if "ceilings" in parts:
-        blocks.append(ceiling_line(parts["ceilings"]))
-    grows = record.get("device") == "cuda"  # a CPU grows alike, and takes the room of three tables
-    if grows and "images" in parts:
-        blocks.append(images_table(parts["images"]))
-    if grows and "batch" in parts:
-        blocks.append(growth_table(parts["batch"], "batch", "Batch"))
-    if grows and "k" in parts:
-        blocks.append(growth_table(parts["k"], "k", "K"))
-    if "together" in parts:
-        blocks.append(together_table(parts["together"]))
-    if "methods" in parts:
-        blocks.append(methods_table(parts["methods"]))
-    if "image_stages" in parts:
-        blocks.append(stages_table(parts["image_stages"]))
-    if "clustering" in parts:
-        blocks.append(clustering_table(parts["clustering"]))
+        lines.append(ceiling_line(parts["ceilings"]))
+    for key in ("batch", "k") if record.get("device") == "cuda" else ():  # a CPU grows alike
+        lines += growth_lines(parts.get(key, []), key)
+    lines += together_lines(parts.get("together", []))
+    lines += map(clustering_line, parts.get("clustering", []))
+    blocks += ["\n".join(lines)] if lines else []
+    blocks += [methods_table(parts[name]) for name in ("methods", "image_stages") if parts.get(name)]
     return "\n\n".join(blocks)
 
 
@@ -125,45 +102,39 @@ def sees_images(record: Record) -> bool:
 def conditions(record: Record) -> str:
     """What stands beside the figures."""
     commands = list(dict.fromkeys(record["commands"].values())) or [record["command"]]
-    lines = [
-        f"- {record['hardware']}, {record['cores']} CPU cores in all; Python {record['python']}, torch "
-        f"{record['torch']}, torchvision {record['torchvision']}, timm {record['timm']}",
-        f"- commit: {record['commit'] or 'not a checkout'}",
-        *(f"- command: `{command}`" for command in commands),
+    told = [
+        f"{record['cores']} CPU cores in all; Python {record['python']}, torch {record['torch']}, timm "
+        f"{record['timm']}; commit {record['commit'] or 'not a checkout'}; "
+        f"{', '.join(f'`{command}`' for command in commands)}."
     ]
     if sees_images(record):
-        lines += [
-            f"- images: {record['photographs']}",
-            f"- network: {record['arch']} at {record['image_size']} pixels, "
-            f"{'its weights' if record['arch'] == 'embedded' else 'random weights'}; batch {record['batch']}, "
-            f"K = {record['k']}",
-        ]
+        weights = "its weights" if record["arch"] == "embedded" else "random weights"
+        told.append(
+            f"{record['n_images']:,} images; {record['arch']} at {record['image_size']} pixels, {weights}; batch "
+            f"{record['batch']}, K = {record['k']}."
+        )
     if record.get("quick"):
-        lines.append("- measured with `--quick`: rough")
-    return "\n".join(lines)
+        told.append("Measured with `--quick`: rough.")
+    return " ".join(told)
 
 
 def steps_table(rows: Sequence[Record], costs: Record) -> str:
     found = {(row["method"], row["arithmetic"]): row for row in rows if row["pipeline"] == REFERENCE}
     kinds = list(dict.fromkeys(arithmetic for _, arithmetic in found))
     on_gpu = any("device_bytes" in row for row in rows)
-    head = ["pipeline", "method", "ms a step", "images/s", *(f"times faster than {kind}" for kind in kinds)]
-    head += ["200 epochs, s", "start, s", *(["GPU memory"] if on_gpu else []), "host memory"]
+    head = ["pipeline", "method", "ms a step", *(f"times {kind}" for kind in kinds)]
+    head += ["200 epochs, s", "GPU memory" if on_gpu else "host memory"]
     body = []
     for row in rows:
         ratios = [ratio(found.get((row["method"], kind)), row) for kind in kinds]
-        memory = [size(row["device_bytes"])] if on_gpu else []
         body.append(
             [
                 pipeline(row),
                 method(row),
                 short(row["ms"]),
-                f"{row['images_per_second']:,.0f}",
                 *ratios,
                 f"{whole_run(row, costs):,.0f}",
-                f"{row['start_seconds']:.1f}",
-                *memory,
-                size(row["host_bytes"]),
+                size(row["device_bytes" if on_gpu else "host_bytes"]),
             ]
         )
     return table(head, body)
@@ -183,19 +154,16 @@ def whole_run(row: Record, costs: Record) -> float:
     return seconds
 
 
-def costs_table(costs: Record) -> str:
+def cost_lines(costs: Record) -> list[str]:
     """What is paid once for all runs on the same images."""
-    body = []
-    if store := costs.get("store"):
-        rate = store["images"] / max(store["seconds"], 1e-9)
-        body.append(
-            ["decoding", "image store", f"{store['seconds']:.1f}", size(store["bytes"]), f"{rate:,.0f}"]
-        )
-    if cache := costs.get("cache"):
-        rate = cache["images"] / max(cache["seconds"], 1e-9)
-        where = f"{cache['mode']}, in {LEVELS[cache['level']]}"
-        body.append(["caching", where, f"{cache['seconds']:.1f}", size(cache["bytes"]), f"{rate:,.0f}"])
-    return table(["paid once", "what", "seconds", "size", "images/s"], body)
+    found = []
+    for name, what in (("store", "decoding"), ("cache", "caching")):
+        if cost := costs.get(name):
+            rate = cost["images"] / max(cost["seconds"], 1e-9)
+            where = f" {cost['mode'].removeprefix('cached ')} in {LEVELS[cost['level']]}" if name == "cache" else ""
+            size_ = size(cost["bytes"])
+            found.append(f"- {what}{where}, once: {cost['seconds']:.1f} s, {size_}, {rate:,.0f} images/s")
+    return found
 
 
 LEVELS = {"device": "GPU memory", "host": "host memory", "disk": "a file"}
@@ -203,49 +171,36 @@ LEVELS = {"device": "GPU memory", "host": "host memory", "disk": "a file"}
 
 def ceiling_line(found: Record) -> str:
     return (
-        f"The trunk alone, {found['views']} views of {found['gmac_per_view']:.2f} GMAC in {found['arithmetic']}: "
+        f"- The trunk alone, {found['views']} views of {found['gmac_per_view']:.2f} GMAC in {found['arithmetic']}: "
         f"{short(found['trunk_ms'])} ms, {short(found['trunk_tflops'])} TFLOP/s, **{100 * found['share']:.0f} %** of "
         f"the {short(found['matmul_tflops'])} TFLOP/s of a matrix product of side {found['matmul_side']:,} in the "
-        "same run and arithmetic."
+        "same run"
     )
 
 
-def growth_table(rows: Sequence[Record], key: str, title: str) -> str:
-    """One line per pipeline and method, one column per value of `key`."""
-    values = sorted({row[key] for row in rows})
-    lines: dict[tuple[str, str], dict[int, str]] = {}
+def growth_lines(rows: Sequence[Record], key: str) -> list[str]:
+    """Milliseconds a step over the values of `key`, a line per pipeline and method."""
+    found: dict[str, list[Record]] = {}
     for row in rows:
-        name = (pipeline(row), method(row))
-        lines.setdefault(name, {})[row[key]] = short(row["ms"])
-    body = [[*name, *(cells.get(value, "") for value in values)] for name, cells in lines.items()]
-    return table(["ms a step", "method", *(f"{title} {value:,}" for value in values)], body)
+        found.setdefault(f"{method(row)}, {pipeline(row)}", []).append(row)
+    title = {"batch": "batch", "k": "K"}[key]
+    return [
+        f"- {name}: {', '.join(short(row['ms']) for row in group)} ms a step at {title} "
+        f"{', '.join(f'{row[key]:,}' for row in group)}"
+        for name, group in found.items()
+    ]
 
 
-def together_table(rows: Sequence[Record]) -> str:
+def together_lines(rows: Sequence[Record]) -> list[str]:
     """Runs at once: a step of each of them, against a step of one alone."""
     alone = {(pipeline(row), method(row)): row["ms"] for row in rows if row["runs"] == 1}
-    head = ["runs at once", "method", "runs", "ms for a step of each", "times one run", "GPU memory"]
-    body = []
-    for row in rows:
+    found = []
+    for row in (row for row in rows if row["runs"] > 1):
         one = alone.get((pipeline(row), method(row)))
-        times = f"{row['ms'] / one:.2f}" if one else ""
-        memory = size(row["device_bytes"]) if "device_bytes" in row else ""
-        body.append([pipeline(row), method(row), str(row["runs"]), short(row["ms"]), times, memory])
-    return table(head, body)
-
-
-def images_table(rows: Sequence[Record]) -> str:
-    head = ["images", "pipeline", "decoding, s", "store", "caching, s", "cache", "ms a step"]
-    body = [
-        [
-            f"{row['images']:,}",
-            pipeline(row),
-            f"{row['decode_seconds']:.1f}",
-            size(row["store_bytes"]),
-            f"{row['cache']['seconds']:.1f}",
-            size(row["cache"]["bytes"]),
-            short(row["ms"]),
-        ]
-        for row in sorted(rows, key=lambda row: int(row["images"]))
-    ]
-    return table(head, body)
+        times = f", {row['ms'] / one:.2f} times one run" if one else ""
+        memory = f", {size(row['device_bytes'])}" if "device_bytes" in row else ""
+        found.append(
+            f"- {row['runs']} runs of {method(row)} at once, {pipeline(row)}: {short(row['ms'])} ms for a step of each"
+            f"{times}{memory}"
+        )
+    return found

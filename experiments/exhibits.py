@@ -208,21 +208,20 @@ def print_pairs(names: Sequence[str], folder: Path) -> None:
 
 
 NetworkRow = dict[str, Any]
-HEAD = ["Family", "Network", "Feature", "Tail", "ms an image", "last block learns, ms", "whole block, ms"]
+HEAD = ["Family", "Network", "Feature", "Tail", "ms an image", "tail, ms", "whole block, ms"]
 FACTS = ("hardware", "torch", "timm", "commit")
 
 
 def backbones_table(path: Path) -> str:
     record = read_record(path, ("rows", *FACTS), "backbones.py")
     first = {row["family"]: row for row in reversed(record["rows"])}
-    body = [backbone_cells(row) for row in record["rows"] if row is first[row["family"]]]
+    shown = (row for row in record["rows"] if row is first[row["family"]] and "refused" not in row)
+    body = [backbone_cells(row) for row in shown]
     return "\n\n".join([table(HEAD, body), *backbone_notes(record)])
 
 
 def backbone_cells(row: NetworkRow) -> list[str]:
     name = f"`{row['name']}`"
-    if "refused" in row:
-        return [row["family"], name, "", "refused", "", "", ""]
     used, whole = row["blocks"]
     cut = "" if used == whole else f" ({used} of {whole} blocks)"
     return [
@@ -252,15 +251,13 @@ def backbone_notes(record: NetworkRow) -> list[str]:
     exact = [row for row in rows if "refused" not in row and row.get("double") is not False]
     off = max(row[key] for row in exact for key in ("values", "gradients"))
     return [
-        f"The first network of each family, of {len(rows)} that were measured with random weights on "
-        f"{record['hardware']}, torch {record['torch']}, timm {record['timm']}, commit {record['commit']} "
-        f"(all: `experiments/results/backbones.jsonl`). {len(refused)} are refused, since they have no last blocks "
-        "of a plain vision transformer. In double precision every other one gives timm's own numbers to "
-        f"{scientific(off)} of the largest, gradients of the last block included ({', '.join(single)} in single "
-        "precision: 9e-7). A cut network's time is that of the blocks it has. The last two columns are forward "
-        "and backward of an image whose trunk is done.",
-        f"How much faster than the whole block: {gains}.",
-        "Made by `python benchmarks/backbones.py`, then `python experiments/exhibits.py docs/backbones.md`.",
+        f"The first network of each family, of {len(rows)} measured with random weights on {record['hardware']}, torch "
+        f"{record['torch']}, timm {record['timm']}, commit {record['commit']} (`python benchmarks/backbones.py`; all: "
+        f"`experiments/results/backbones.jsonl`). Refused, without last blocks of a plain vision transformer: "
+        f"{', '.join(refused)}. In double precision all others equal timm's numbers to {scientific(off)} of the largest, "
+        f"gradients of the last block included ({', '.join(single)} in single precision: 9e-7). The last two columns "
+        "are forward and backward of an image whose trunk is done.",
+        f"Faster than the whole block: {gains}.",
     ]
 
 

@@ -51,29 +51,26 @@ from study_tables import (
     union,
 )
 
-STUDIES = ("cub", "cub-exact", "cifar", "sample", "peers", "peers-cifar")
-"""Whose rows a card shows: the claims, and the comparison of all methods, for which there is p."""
+STUDIES = ("peers", "peers-cifar")
+"""Whose rows a card shows: the comparison of all methods, for which there is p."""
 APART = 0.3
 """Where p differs by more than this from the published one, the card says why."""
 READING = "../studies/reading.md"
 """What is true of the tables of every card stands there once."""
-PROGRESS = f"[p]({READING}#p) is 0 at k-means and 1 at SimGCD."
-UNLAWFUL = rf"\* [cannot be right as printed]({READING}#published-scores), or rests on what cannot."
+UNLAWFUL = r"\* Cannot be right as printed, or rests on such a score."
 
 
 def methods_table() -> str:
     """All methods, a line each, with links to their cards."""
-    head = ["Method", "Year", "What it does", "Drawing", "Stages", "Token cache", "CUDA graph"]
+    head = ["Method", "Year", "What it does", "Stages", "Token cache", "CUDA graph"]
     body = []
     for name in METHODS:
         found = method_info(name)
         card = found.card
         assert card is not None  # tests/methods/test_find_method.py
         told = [f"[`{name}`](methods/{name}.md)", str(card.year), card.line]
-        drawing = f"[how it works](methods/{name}.md#how-it-works)"
-        body.append([*told, drawing, stage_names(found), found.cache, found.capture])
-    note = "Token cache, CUDA graph: whether they apply, and in which stage. Table: `python experiments/exhibits.py`."
-    return f"{words(head, body)}\n\n{note}"
+        body.append([*told, stage_names(found), found.cache, found.capture])
+    return words(head, body)
 
 
 def card_page(name: str, top: Path, results: Records) -> str:
@@ -81,7 +78,7 @@ def card_page(name: str, top: Path, results: Records) -> str:
     found = method_info(name)
     parts = [*head(found), *works(name), *computes(found), *settings_part(found), *differs(found)]
     parts += with_note(["## Results", *results_part(name, top, results), "## Published", *published(name)])
-    return "\n\n".join([*parts, "This page: `python experiments/exhibits.py`."])
+    return "\n\n".join(parts)
 
 
 def words(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
@@ -96,19 +93,14 @@ def words(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 def head(found: MethodInfo) -> Iterator[str]:
     if found.card:
-        yield f"{found.card.paper}."
         yield found.card.line
-    if not found.stages:
-        yield "It has no stages: features are clustered as they are."
-        return
-    lines = [f"- {stage_line(stage, found.epochs)}" for stage in found.stages]
-    yield f"Stages at the default of {found.epochs} epochs (token cache: {found.cache}; CUDA graph: {found.capture}):"
-    yield "\n".join(lines)
+        yield f"{found.card.paper}."
+    if found.stages:
+        yield "\n".join(f"- Stage {stage_line(stage, found.epochs)}" for stage in found.stages)
 
 
 def works(name: str) -> Iterator[str]:
-    yield "## How it works"
-    yield f"![How {name} works: from images to features, heads, losses and categories]({name}.svg)"
+    yield f"![Diagram of {name}: images, features, heads, losses]({name}.svg)"
 
 
 def computes(found: MethodInfo) -> Iterator[str]:
@@ -129,30 +121,24 @@ def settings_part(found: MethodInfo) -> Iterator[str]:
     rows = []
     for row in found.settings:
         first = next(name for name in METHODS if (row.key, row.value, row.help) in settings_index(name))
+        key = f"`{row.key.removeprefix('method.')}`"
         if first == found.name:
-            rows.append([f"`{row.key}`", f"`{row.value}`", row.help])
+            rows.append([key, f"`{row.value}`", row.help])
         else:
-            shared.setdefault(first, []).append(f"`{row.key}`")
+            shared.setdefault(first, []).append(key)
     if rows:
-        yield words(["Setting", "Default", "What it is"], rows)
+        yield words(["`--method.`", "Default", "Meaning"], rows)
     for first, keys in shared.items():
-        yield f"As on [the card of {first}]({first}.md#settings): {', '.join(keys)}."
-    yield f"Those of training are in `holotype train {found.name} DATASET --help`."
+        yield f"As [{first}]({first}.md#settings): {', '.join(keys)}."
     if found.recipes:
-        yield "Values that data sets change:"
         yield changes("Data set", {recipe_title(name): own for name, own in found.recipes.items()})
-    else:
-        yield "No data set changes a value."
     usual = {row.key: row.value for row in found.settings}
     changed = {
         name: {key: value for key, value in own.items() if usual.get(key) != value_text(value)}
         for name, own in found.presets.items()
     }
     if named := {f"`{name}`": own for name, own in changed.items() if own}:
-        yield "Presets (`--preset NAME`) beside `default`:"
         yield changes("Preset", named)
-    else:
-        yield "It has no preset beside `default`."
 
 
 def changes(title: str, values: Mapping[str, Mapping[str, Any]]) -> str:
@@ -169,9 +155,9 @@ def differs(found: MethodInfo) -> Iterator[str]:
     points = found.card.differs if found.card else ()
     if points:
         yield "\n".join(f"- {point}" for point in points)
-    if found.differs:
+    elif found.differs:
         yield f"```text\n{found.differs}\n```"
-    if not points and not found.differs:
+    else:
         yield "Nothing that we know of."
 
 
@@ -182,10 +168,7 @@ def differs(found: MethodInfo) -> Iterator[str]:
 class Result:
     """A row of a study on one data set."""
 
-    study: str
     name: str
-    """Of the row."""
-    asks: str
     row: Row
     p: float | None
     printed: PublishedProgress | None
@@ -206,7 +189,7 @@ def results_of(method: str, top: Path, results: Records) -> Iterator[Result]:
                     row, ends = make_row(made, one.name), {FLOOR, FOOTNOTE_MARK} <= set(study.rows)
                     p = progress_of(row, ends_of(study, dataset, records)) if ends else None
                     printed = published_progress(method, printed_on(dataset)) if ends else None
-                    yield Result(study.name, one.name, one.asks, row, p, printed)
+                    yield Result(one.name, row, p, printed)
 
 
 def results_part(name: str, top: Path, results: Records) -> Iterator[str]:
@@ -214,13 +197,13 @@ def results_part(name: str, top: Path, results: Records) -> Iterator[str]:
     if not rows:
         yield "No record of its runs is in `experiments/results`."
         return
-    head = ["Data set", "Study (row)", "What it changes", "Mode", "Epochs", "Seeds (n)", "All", "Old", "New"]
+    head = ["Data set", "Row", "Mode", "All", "Old", "New"]
     yield words([*head, "p", "p (published)"], [cells(one) for one in rows])
     backbones = ", ".join(union([one.row.facts["backbone"]] for one in rows))
     told = [
-        f"[How to read this table]({READING}). Backbone {backbones}; "
-        f"commits {commits_of(one.row for one in rows)}; {', '.join(union(one.row.hardware for one in rows))}. "
-        "Commands: [results.md](../results.md). Time and memory of a step: [performance.md](../performance.md)."
+        f"[How to read it]({READING}). Seeds {', '.join(union([seeds(one.row.seeds)] for one in rows))}; "
+        f"backbone {backbones}; commits {commits_of(one.row for one in rows)}; "
+        f"{', '.join(union(one.row.hardware for one in rows))}. Commands: [results](../results.md#all-methods)."
     ]
     if any(one.apart for one in rows):
         told.append(f"Bold: more than {APART} from the published p; [why](#why-p-differs).")
@@ -230,9 +213,9 @@ def results_part(name: str, top: Path, results: Records) -> Iterator[str]:
 def cells(one: Result) -> list[str]:
     facts, p = one.row.facts, own_cell(one.p)
     scores = [mean_and_std(one.row.scores[score]) for score in SCORE_COLUMNS]
-    told = [facts["dataset"], f"{one.study} ({one.name})", one.asks, facts["mode"], str(facts["epochs"])]
+    told = [facts["dataset"], one.name, facts["mode"]]
     printed = published_cell(one.printed)
-    return [*told, seeds(one.row.seeds), *scores, f"**{p}**" if one.apart else p, printed]
+    return [*told, *scores, f"**{p}**" if one.apart else p, printed]
 
 
 # -- what is printed ----------------------------------------------------------------------------------
@@ -250,7 +233,7 @@ def published(name: str) -> Iterator[str]:
     yield f"All/Old/New (p): {', '.join(each)}."
     absent = [dataset for dataset in content["main"]["cells"] if dataset not in {row.dataset for row in rows}]
     missing = f" Not printed: {', '.join(absent)}." if absent else ""
-    yield f"From [RPC's paper]({READING}#published-scores).{missing} {PROGRESS}"
+    yield f"From [RPC's paper]({READING}#published-scores).{missing}"
 
 
 def with_note(parts: list[str]) -> list[str]:

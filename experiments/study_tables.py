@@ -171,17 +171,17 @@ def footer(facts: Page) -> list[str]:
         return [f"Not run: {'; '.join(not_run(facts))}."]
     notes, name, reading = [], facts.study.reference, facts.choice.reading
     if facts.choice.kind == "each":
-        notes.append("One number for each seed, in their order.")
+        notes.append(f"One number for each seed, in [their order]({reading}).")
     elif facts.reference:
-        notes.append(f"Δ: minus {name}, paired by seed.")
-    elif name:
+        notes.append(f"Δ: minus {name}, [paired by seed]({reading}).")
+    elif name and facts.choice.kind != "progress":
         notes.append(f"Without differences: the reference {name} has no results here.")
     notes += published_notes(facts)
     if facts.choice.kind == "progress":
         notes += progress_notes(facts)
     if absent := not_run(facts):
         notes.append(f"Not run: {'; '.join(absent)}.")
-    return [" ".join([*notes, how_to_read(reading)])]
+    return [" ".join(notes or [how_to_read(reading)])]
 
 
 def how_to_read(reading: str) -> str:
@@ -194,11 +194,6 @@ def published_notes(facts: Page) -> list[str]:
     if facts.choice.kind in PLAIN or not printed:
         return []
     told = [f"[Published scores]({facts.choice.reading}#published-scores) are of another backbone."]
-    if any(line.found.caveat for line in facts.lines):
-        told = [
-            f"[Published scores]({facts.choice.reading}#published-scores) do not compare with ours: "
-            f"[this backbone]({facts.choice.reading}#the-backbone) is another."
-        ]
     if not all(published.lawful for published in printed):
         told.append(r"\* cannot be right as printed.")
     return told
@@ -227,6 +222,7 @@ def provenance(facts: Page, dataset: str) -> str:
         words = {"mode": f"{same['mode']} mode", "epochs": f"{same['epochs']} epochs"}
         words |= {"backbone": f"backbone {same['backbone']}", "train_blocks": blocks}
         how += [", ".join([f"Data set {dataset}", *(words[key] for key in FACTS if key not in apart)])]
+        how += [f"seeds {seeds(runs[0].seeds)}"] if same_seeds(facts) else []
         how += [f"commit {commits_of((*runs, *facts.reference))}"]
         how += [", ".join(union(run.hardware for run in (*runs, *facts.reference)))]
         how = ["; ".join(how) + "."]
@@ -238,8 +234,8 @@ def runs_again(facts: Page) -> list[str]:
     past = [row.name for row in facts.rows if row.record]
     told = [f"Runs: `{command(facts)}`."] if len(past) < len(facts.rows) else []
     if past:
-        at = f" They belong to commit {facts.study.commit}." if facts.study.commit else ""
-        told.append(f"This version does not make {', '.join(past)}: settings or revision are gone.{at}")
+        at = f" of commit {facts.study.commit}" if facts.study.commit else ""
+        told.append(f"Records of an earlier version{at}: {', '.join(past)}.")
     return told
 
 
@@ -311,7 +307,7 @@ def page(study: Study, choice: Choice, rows: list[StudyRow], dataset: str, recor
         if found := select_records(study, row, dataset, records):
             one = make_row(found, row.name)
             lines.append(Line(row, replace(one, published=printed(choice.kind, row, dataset))))
-    reference = [] if choice.kind == "each" else reference_of(study, choice, dataset, records)
+    reference = [] if choice.kind in ("each", "progress") else reference_of(study, choice, dataset, records)
     ends = ends_of(study, dataset, records) if choice.kind == "progress" else {}
     facts = Page(study, choice, rows, lines, reference, ends)
     table_itself = [body(facts)] if lines else []
@@ -380,10 +376,20 @@ def printed(kind: str, row: StudyRow, dataset: str) -> Any:
 # -- the table --------------------------------------------------------------------------------------------
 
 
+def same_seeds(facts: Page) -> bool:
+    """Whether the seeds stand once, above the table."""
+    return len({line.found.seeds for line in facts.lines}) == 1
+
+
+def asks_something(facts: Page) -> bool:
+    return any(what_changes(line.row, facts.study.own[line.row.name]) for line in facts.lines)
+
+
 def body(facts: Page) -> str:
     columns = differing(facts.lines)
-    head = ["Row", "What it changes", *(FACTS.get(key, "Config") for key in columns), "Seeds (n)"]
-    head += ["All", "Old", "New"]
+    head = ["Row", *(["What it changes"] if asks_something(facts) else [])]
+    head += [FACTS.get(key, "Config") for key in columns]
+    head += [*([] if same_seeds(facts) else ["Seeds (n)"]), "All", "Old", "New"]
     head += ["Δ All", "Δ Old", "Δ New"] if facts.reference else []
     head += (
         [f"{name} (published)" for name in ("All", "Old", "New")] if facts.choice.kind not in PLAIN else []
@@ -394,11 +400,12 @@ def body(facts: Page) -> str:
 
 def cells(line: Line, facts: Page, columns: Sequence[str]) -> list[str]:
     row, is_reference = line.found, line.row.name == facts.study.reference
-    told = [f"{line.row.name} (reference)" if is_reference else line.row.name]
-    told += [what_changes(line.row, facts.study.own[line.row.name])]
+    told = [f"{line.row.name} (reference)" if is_reference and facts.reference else line.row.name]
+    told += [what_changes(line.row, facts.study.own[line.row.name])] if asks_something(facts) else []
     told += [str(row.facts[key])[:8] if key == "config_hash" else str(row.facts[key]) for key in columns]
     spell = each if facts.choice.kind == "each" else mean_and_std
-    told += [seeds(row.seeds), *(spell(row.scores[score]) for score in SCORE_COLUMNS)]
+    told += [] if same_seeds(facts) else [seeds(row.seeds)]
+    told += [*(spell(row.scores[score]) for score in SCORE_COLUMNS)]
     if facts.reference:
         other = None if is_reference else counterpart(row, facts.reference)
         told += ["" if other is None else difference(paired(row, other, score)) for score in SCORE_COLUMNS]
@@ -420,7 +427,9 @@ def what_changes(row: StudyRow, own: Sequence[str]) -> str:
         return row.asks
     if own:
         return ", ".join(f"`{key} = {spelled(row.settings[key])}`" for key in own)
-    return row.method if row.preset == "default" else f"{row.method}, preset `{row.preset}`"
+    if row.preset != "default":
+        return f"{row.method}, preset `{row.preset}`"
+    return "" if row.name == row.method else row.method
 
 
 def spelled(value: Any) -> str:
@@ -454,4 +463,5 @@ def difference(values: Sequence[float]) -> str:
         return ""
     centre = mean(values)
     spread = f" ± {stdev(values):.1f}" if len(values) > 1 else ""
-    return f"{centre:+.1f}{spread} ({sum(value * centre > 0 for value in values)}/{len(values)})"
+    signs = f" ({sum(value * centre > 0 for value in values)}/{len(values)})" if len(values) > 1 else ""
+    return f"{centre:+.1f}{spread}{signs}"

@@ -46,15 +46,6 @@ def test_the_table_of_a_record_stands_on_its_page(command: str, capsys, monkeypa
     assert len([line for line in lines if line in page]) >= 3
 
 
-def test_the_pages_are_few_and_begin_with_an_answer() -> None:
-    pages = [page for page in sorted(STUDIES.glob("*.md")) if page.name != "index.md"]
-    assert len(pages) <= 8
-    assert sum(len(page.read_text(encoding="utf-8").split()) for page in pages) <= 12_000
-    for page in pages:
-        title, answer, *_ = page.read_text(encoding="utf-8").split("\n\n")
-        assert page.stem == "reading" or (title.endswith("?") and answer.startswith("**Answer")), page.name
-
-
 def test_a_record_is_a_line_of_a_file(tmp_path: Path) -> None:
     file = tmp_path / "study.jsonl"
     for name, value in (("b", 1), ("a", 2), ("b", 3)):

@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 
 from holotype.errors import InputError
-from holotype.models.weights_io import TEST_BACKBONES
 from made_study import STUDY, add_run, write_study
 from study_tables import Choice, study_table
 
@@ -79,10 +78,7 @@ def test_a_row_that_cannot_be_run_any_more_is_named(top: Path) -> None:
     text = build(top)
     assert cells(text, "no-align")["Old"] == "12.0"
     assert cells(text, "rpc")["Old"] == "67.0 ± 8.5"
-    assert (
-        "This version does not make no-align: settings or revision are gone. They belong to commit abc."
-        in text
-    )
+    assert "of commit abc: no-align." in text
     alone = build(top, rows=("no-align",))
     assert "Runs: `" not in alone
     assert "--rows rpc`" in build(top, rows=("rpc", "no-align")).replace(" --root DIR", "")
@@ -114,7 +110,7 @@ def test_gains_over_several_sets_of_seeds(top: Path) -> None:
         *("no-new minus simgcd, seeds (n)", "Δ All", "Δ Old", "Δ New"),
         *("95 % of Δ All", "95 % of Δ Old", "95 % of Δ New"),
     ]
-    assert rows[2] == ["0 (1)", "+1.0 (1/1)", "+4.0 (1/1)", "+0.0 (0/1)", "", "", ""]
+    assert rows[2] == ["0 (1)", "+1.0", "+4.0", "+0.0", "", "", ""]
     # of 4 and 1: mean 2.5, deviation 2.12, t(1) = 12.71: half 19.1; of 0 and 2: mean 1, half 12.7
     assert rows[3] == [
         *("0, 1 (2)", "+1.4 ± 0.5 (2/2)", "+2.5 ± 2.1 (2/2)", "+1.0 ± 1.4 (1/2)"),
@@ -138,7 +134,6 @@ def test_the_scores_of_every_seed(top: Path) -> None:
         "New": "40.0, 52.0, 57.0",
     }
     assert cells(text, "rpc")["New"] == "44.0, 58.0"
-    assert "One number for each seed, in their order." in text
     assert "±" not in text
     assert "Not run: rpc, seed 2." in text
 
@@ -155,16 +150,6 @@ def test_published_scores_and_their_star(top: Path) -> None:
     assert r"\* cannot be right as printed" in text
     assert "[Published scores](docs/studies/reading.md#published-scores)" in text
     assert r"\*" not in build(top, kind="comparison", rows=("simgcd",))
-
-
-def test_the_caveat_of_a_backbone_is_linked_beside_published_scores(top: Path) -> None:
-    told = "[this backbone](docs/studies/reading.md#the-backbone) is another"
-    assert told not in build(top, kind="comparison")
-    add_run(
-        top, "no-align", 0, 50, 50, changes={"backbone.digest": next(iter(TEST_BACKBONES.values())).digest}
-    )
-    assert told not in build(top)
-    assert told in build(top, kind="comparison")
 
 
 def test_every_data_set_has_a_table(top: Path) -> None:

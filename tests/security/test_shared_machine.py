@@ -1,4 +1,4 @@
-"""Other people on the machine, on the hub and at the terminal. SECURITY.md has a line for each test here."""
+"""Other people on the machine, on the hub and at the terminal."""
 
 from __future__ import annotations
 

@@ -111,23 +111,26 @@ def print_dry_run(table: Table, options: DiscoverOptions) -> int:
     if is_rank0_output():  # what follows takes seconds to import
         echo("\n".join((*seen.lines, *shots, *seen.unread)), flush=True)
     from holotype.discovery.backbone_choice import preview_backbone
-    from holotype.discovery.dry_run import estimate_time, preview_round
+    from holotype.discovery.dry_run import estimate_time, preview_plan
     from holotype.discovery.ensemble_training import choose_trainings
-    from holotype.discovery.ownership import check_labels_remain
+    from holotype.discovery.ownership import check_labels_remain, stored_backbone
     from holotype.discovery.pipeline import check_table
+    from holotype.discovery.plan import plan_round
     from holotype.utils.device import pick_device
 
     folder = options.folder(table)
     check_labels_remain(folder, table)
     for part in (table, seen.table.take(seen.table.usable)):
         check_table(part, config, folder, edits)
-    since = preview_round(folder, table, config, edits, progress)
-    if is_rank0_output() and since.lines:
-        echo("\n".join(since.lines))
-    if since.trains:
+    stored_backbone(folder, config.network)
+    plan = plan_round(folder, table, config, edits, progress)
+    lines = preview_plan(plan)
+    if is_rank0_output() and lines:
+        echo("\n".join(lines))
+    if plan.trains:
         network = preview_backbone(config.network, pick_device(config.device))
         trainings = choose_trainings(folder, config, len(table))
-        words = estimate_time(table, config, network, trainings, since.to_embed).words
+        words = estimate_time(table, config, network, trainings, plan.to_embed)
         if is_rank0_output():
             echo(words)
     return 0
