@@ -9,13 +9,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from tools.torture.mutate import flipped
 
 from holotype.discovery import rounds
 from holotype.discovery.rounds import SHARED_FILES, check_complete, link_round, round_folder
 from holotype.errors import InputError
 from holotype.results.features import FEATURES, write_features
 from holotype.runs.run_folder import RunFolder
-from tests.torture.mutate import flipped
 
 
 @pytest.mark.parametrize("links", [True, False])

@@ -8,9 +8,8 @@ import re
 from pathlib import Path
 
 import pytest
-
-from tests.torture.campaigns import CAMPAIGNS
-from tests.torture.page import BLOCK, PAGE, RECORD, block
+from tools.torture.__main__ import CAMPAIGNS
+from tools.torture.page import BLOCK, PAGE, RECORD, block
 
 TOP = Path(__file__).resolve().parents[2]
 PAGES = [page for page in ("SECURITY.md", "docs/trust.md") if (TOP / page).is_file()]
