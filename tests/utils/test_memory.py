@@ -13,7 +13,7 @@ import torch
 
 from holotype.errors import InputError
 from holotype.models.token_cache import SUFFIX, cache_file, read_tokens, save_tokens
-from holotype.utils import memory
+from holotype.utils import atomic, memory
 from holotype.utils.atomic import atomic_path
 from holotype.utils.locks import NoLocks
 from holotype.utils.memory import (
@@ -300,7 +300,7 @@ def test_without_locks_what_was_used_within_a_day_stays(folder: Path, monkeypatc
     def none(descriptor: int) -> bool:
         raise NoLocks("this system has none")
 
-    monkeypatch.setattr(memory, "try_lock", none)
+    monkeypatch.setattr(atomic, "try_lock", none)
     assert names(folder) == {"a": True, "b": False, "n": False}
 
 
