@@ -155,14 +155,14 @@ def _nodes(cluster) -> list[dict]:
 
 DRIVER = """
 import sys
-from holotype.embeddings.shards import parts_there
-from holotype.embeddings.ray import connected
+from holotype.embeddings.shards import existing_parts
+from holotype.embeddings.ray import ray_session
 from slice_jobs import WriteSlice
 from pathlib import Path
 address, folder, actors, seconds = sys.argv[1:]
 job = WriteSlice(folder, seconds=float(seconds))
-missing = [number for number in range(30) if number not in parts_there(Path(folder))]
-with connected(job, address, int(actors), gpus=False) as engine:
+missing = [number for number in range(30) if number not in existing_parts(Path(folder))]
+with ray_session(job, address, int(actors), gpus=False) as engine:
     failed = engine(missing, lambda *_: None)
 print(len(missing), len(failed))
 """

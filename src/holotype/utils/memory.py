@@ -89,7 +89,7 @@ def find_budget(config: MemoryConfig, device: torch.device, taken: Budget = NOTH
     """
     processes = _processes()
     free_device, usual_device = _device_memory(device)
-    free_host = _host_memory() // processes
+    free_host = available_memory() // processes
     free_disk = _free_disk(cache_folder(config)) // processes
     device_limit = _limit("device_gb", config.device_gb)
     host_limit = _limit("host_gb", config.host_gb, processes)
@@ -151,7 +151,7 @@ def _device_memory(device: torch.device) -> tuple[int, int]:
     elif device.type == "mps":
         total = torch.mps.recommended_max_memory()
         # the GPU has no memory of its own there
-        free = max(0, min(total - torch.mps.driver_allocated_memory(), _host_memory()))
+        free = max(0, min(total - torch.mps.driver_allocated_memory(), available_memory()))
     else:
         return 0, 0
     return free, max(0, free - max(LEAST_RESERVE, int(DEVICE_RESERVE * total)))
@@ -176,12 +176,7 @@ def _free_disk(folder: Path) -> int:
     return 0
 
 
-def available_memory() -> int:
-    """Bytes of host memory that are there for the taking."""
-    return _host_memory()
-
-
-def _host_memory(root: Path = Path("/")) -> int:
+def available_memory(root: Path = Path("/")) -> int:
     """Bytes of host memory a process can take without anything being swapped out or killed."""
     found = [_meminfo(root), *_cgroups(root)]
     known = [n for n in found if n is not None]
