@@ -1,4 +1,4 @@
-"""Command lines that nobody would type, and settings at the edges of what numbers can be: 0 or 2, never a traceback."""
+"""Command lines that nobody would type: 0 or 2, never a traceback."""
 
 from __future__ import annotations
 
@@ -17,19 +17,13 @@ NUMBERS = (
     "0.5", "9" * 30, "2147483648", "-9223372036854775809", "0x10", "1_000", "１", "١", "1,5", "1/2", "+3",
     "true", "null",
 )
-# fmt: on
-# fmt: off
 COMMANDS = (
     "discover", "report", "assign", "write", "estimate-k", "embed", "export", "train", "bench", "methods",
     "data", "--version", "--help", "demo!", "", "-", "--",
 )
 # fmt: on
-SHARED = ("simgcd", "rpc")
-"""Methods with which the settings that all of them have are tried."""
 QUICK = {"discover": ("--no-progress", "--steps", "2"), "report": ("--no-progress",)}
 """What comes first, so that a line in which nothing is odd takes no minutes; what the line itself says counts."""
-SLOW = ("demo",)
-"""Not among them: a whole run on a thousand images."""
 
 
 def _flags(command: str) -> list[str]:
