@@ -37,7 +37,7 @@ test-more: $(READY)  ## the tests in another order, property tests with 20 times
 
 MINUTES ?= 5
 torture: $(READY)  ## try to break it for MINUTES=5 minutes; the record goes to torture.json
-	$(BIN)/python -m tests.torture --minutes $(MINUTES) --record torture.json
+	$(BIN)/python -m tools.torture --minutes $(MINUTES) --record torture.json
 
 exhibits: $(READY)  ## rebuild the tables of the documents from experiments/results/
 	$(BIN)/python experiments/exhibits.py

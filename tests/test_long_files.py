@@ -24,11 +24,11 @@ def test_the_longest_begin_and_the_others_stay_in_their_order(
     pytestconfig: pytest.Config, monkeypatch
 ) -> None:
     monkeypatch.setattr(pytestconfig.option, "shuffle", None)
-    names = ["cli/test_cut.py", "discovery/test_year.py", "cli/test_cut.py", "torture/test_short.py"]
+    names = ["cli/test_cut.py", "discovery/test_year.py", "cli/test_cut.py", "test_torture.py"]
     items = [Item(name) for name in [*names, "data/test_table.py", "discovery/test_year.py"]]
     pytest_collection_modifyitems(pytestconfig, items)
     assert [item.path.relative_to(TESTS).as_posix() for item in items] == [
-        "torture/test_short.py",
+        "test_torture.py",
         "discovery/test_year.py",
         "discovery/test_year.py",
         "cli/test_cut.py",

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 
-from tests.torture.campaigns import CAMPAIGNS
-from tests.torture.page import BLOCK, PAGE, RECORD, block
+from tools.torture.__main__ import CAMPAIGNS
+from tools.torture.page import BLOCK, PAGE, RECORD, block
 
 
 def test_the_table_is_that_of_the_record() -> None:

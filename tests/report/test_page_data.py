@@ -14,13 +14,17 @@ import numpy as np
 import pytest
 
 from holotype.errors import InputError
+from holotype.report import page_data as module
 from holotype.report.page_data import (
+    NEIGHBOURS_PER_IMAGE,
     ShownImages,
     _absolute,
     _links,
     link_to,
+    nearest_images,
     page_data,
     read_scores,
+    runner_up,
     select_shown,
 )
 from report.made import ODD, make_discovery, write_scores
@@ -178,3 +182,72 @@ def test_images_without_a_file_have_no_link(tmp_path: Path) -> None:
     assert links["inside"] == [1]
     assert links["link"] != ""
     assert _absolute("fox/1.jpg", "s3://bucket/photos?region=eu") == "s3://bucket/photos/fox/1.jpg?region=eu"
+
+
+def lists(found: dict) -> np.ndarray:
+    return np.array(found["list"]).reshape(-1, found["each"])
+
+
+def test_they_are_the_nearest_by_cosine_in_the_numbers_of_the_page():
+    rng = np.random.default_rng(0)
+    features = rng.normal(size=(60, 8)).astype(np.float16)
+    rows = rng.permutation(60)[:50]
+    found = lists(nearest_images(rows, features, 60))
+    assert found.shape == (50, NEIGHBOURS_PER_IMAGE)
+    own = features[rows].astype(np.float64)
+    own /= np.linalg.norm(own, axis=1, keepdims=True)
+    cosine = own @ own.T
+    np.fill_diagonal(cosine, -np.inf)
+    expected = np.sort(cosine, axis=1)[:, ::-1][:, :NEIGHBOURS_PER_IMAGE]
+    assert np.take_along_axis(cosine, found, axis=1) == pytest.approx(expected, abs=1e-3)
+    assert not (found == np.arange(50)[:, None]).any()
+
+
+def test_the_length_of_a_feature_says_nothing():
+    features = np.array([[1.0, 0.0], [0.1, 0.01], [9.0, 9.0]])
+    assert lists(nearest_images(np.arange(3), features, 3))[0, 0] == 1
+
+
+def test_an_unread_image_is_like_none_and_none_like_it():
+    features = np.random.default_rng(0).normal(size=(5, 4))
+    features[2] = np.nan
+    found = lists(nearest_images(np.arange(5), features, 5))
+    assert (found[2] == -1).all()
+    assert 2 not in found
+    assert sorted(found[0][found[0] >= 0]) == [1, 3, 4]  # there are no more
+
+
+@pytest.mark.parametrize("n", [0, 1])
+def test_few_images_are_no_fault(n):
+    assert set(nearest_images(np.arange(n), np.ones((n, 3)), n)["list"]) <= {-1}
+
+
+def test_many_images_get_shorter_lists_and_too_many_none(monkeypatch):
+    features = np.random.default_rng(0).normal(size=(40, 4))
+    monkeypatch.setattr(module, "MEMORY_BYTES", 200)
+    found = nearest_images(np.arange(40), features, 40)
+    assert (found["each"], len(found["list"])) == (5, 200)
+    monkeypatch.setattr(module, "MEMORY_BYTES", 100)
+    found = nearest_images(np.arange(40), features, 40)
+    assert found["list"] == []
+    assert "40 images" in found["why"]
+    assert "above 25" in found["why"]
+
+
+@pytest.mark.parametrize("features", [None, np.ones((3, 2))])
+def test_without_the_features_of_the_run_it_says_so(features):
+    assert "not kept" in nearest_images(np.arange(4), features, 4)["why"]
+
+
+def test_the_second_guess_is_the_nearest_other_centre(tmp_path):
+    """Three groups on a line: the middle one is the second guess of both others."""
+    found = make_discovery(tmp_path, 30, known=1, novel=2)
+    angle = {"Sneaker": 0.0, "new-01": 0.5, "new-02": 1.2}
+    turn = np.array([angle[id] for id in found.images["category_id"]])
+    features = np.stack([np.cos(turn), np.sin(turn)], axis=1).astype(np.float16)
+    rows = np.arange(30)
+    guess = runner_up(found, rows, features)
+    names = [found.categories[g].id for g in guess]
+    expected = {"Sneaker": "new-01", "new-01": "Sneaker", "new-02": "new-01"}
+    assert names == [expected[id] for id in found.images["category_id"]]
+    assert runner_up(found, rows, None) == [-1] * 30

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tools.torture.images import ENDINGS, OTHERS, png
 
 from holotype.config.parse import parse_yaml
 from holotype.data.decode import ImageProblem, read_image
@@ -25,8 +26,6 @@ from holotype.results.edits import Edit, append_edits, edits_csv, read_log
 from holotype.runs.record import RunFolder, read_per_class
 from holotype.runs.tables import table_csv
 from tests.conftest import draw_squares
-from tests.torture.bombs import png
-from tests.torture.images import ENDINGS, OTHERS
 
 PACKAGE = Path(__file__).resolve().parents[2] / "src" / "holotype"
 
@@ -171,7 +170,7 @@ def cells(text: str) -> list[str]:
 
 @pytest.mark.parametrize("name", FORMULAS)
 def test_no_table_holds_a_formula(name: str, tmp_path: Path) -> None:
-    """assignments.csv and the tables of holotype write are tried by the campaign (tests/torture/names.py)."""
+    """assignments.csv and the tables of holotype write are tried by the campaign (tools/torture/names.py)."""
     edits = [Edit("r", "t", "rename", "", name, name)]
     rows = [{"class": name, "kind": "known", "n": 1, "correct": 1, "accuracy": 1.0, "category": 0}]
     RunFolder(tmp_path).write_per_class(rows)

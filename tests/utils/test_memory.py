@@ -13,7 +13,7 @@ import torch
 
 from holotype.errors import InputError
 from holotype.models.token_cache import SUFFIX, cache_file, read_tokens, save_tokens
-from holotype.utils import memory
+from holotype.utils import atomic, memory
 from holotype.utils.atomic import atomic_path
 from holotype.utils.locks import NoLocks
 from holotype.utils.memory import (
@@ -45,7 +45,7 @@ def meminfo(available: int) -> dict[str, str]:
 def free(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
     """A machine of which the test says what is free."""
     found = SimpleNamespace(host=40 * GB, disk=100 * GB)
-    monkeypatch.setattr(memory, "_host_memory", lambda: found.host)
+    monkeypatch.setattr(memory, "available_memory", lambda: found.host)
     monkeypatch.setattr(memory, "_free_disk", lambda folder: found.disk)
     return found
 
@@ -112,7 +112,7 @@ def test_unified_memory_is_bounded_by_the_host(
 
 
 def test_linux_says_what_is_available(tmp_path: Path) -> None:
-    assert memory._host_memory(write(tmp_path, meminfo(8 * 1024**3))) == 8 * 1024**3
+    assert memory.available_memory(write(tmp_path, meminfo(8 * 1024**3))) == 8 * 1024**3
 
 
 V1, V2 = "4:memory:/a/b\n3:cpuset:/\n0::/\n", "0::/a/b\n"
@@ -157,19 +157,19 @@ V1, V2 = "4:memory:/a/b\n3:cpuset:/\n0::/\n", "0::/a/b\n"
 def test_limits_on_containers_count(tmp_path: Path, groups: str, files: dict[str, str], left: int) -> None:
     placed = {f"sys/fs/cgroup/{name}": text for name, text in files.items()}
     root = write(tmp_path, {**meminfo(8 * 1024**3), "proc/self/cgroup": groups, **placed})
-    assert memory._host_memory(root) == left
+    assert memory.available_memory(root) == left
 
 
 def test_other_systems_give_half_of_what_is_built_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pages = {"SC_PHYS_PAGES": 2_000_000, "SC_PAGE_SIZE": 4096}
     monkeypatch.setattr("os.sysconf", pages.__getitem__)
-    assert memory._host_memory(tmp_path) == 2_000_000 * 4096 // 2
+    assert memory.available_memory(tmp_path) == 2_000_000 * 4096 // 2
 
     def refuse(name: str) -> int:
         raise ValueError(name)
 
     monkeypatch.setattr("os.sysconf", refuse)
-    assert memory._host_memory(tmp_path) == memory.UNKNOWN_HOST
+    assert memory.available_memory(tmp_path) == memory.UNKNOWN_HOST
 
 
 def test_this_machine_has_memory_and_disk(tmp_path: Path) -> None:
@@ -300,7 +300,7 @@ def test_without_locks_what_was_used_within_a_day_stays(folder: Path, monkeypatc
     def none(descriptor: int) -> bool:
         raise NoLocks("this system has none")
 
-    monkeypatch.setattr(memory, "try_lock", none)
+    monkeypatch.setattr(atomic, "try_lock", none)
     assert names(folder) == {"a": True, "b": False, "n": False}
 
 

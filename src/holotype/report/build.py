@@ -120,8 +120,10 @@ DATA_START, DATA_END = "window.HOLOTYPE = ", ";\n"
 
 
 def data_script(data: object) -> str:
-    """The content of data.js."""
-    return f"{DATA_START}{page_script(data)}{DATA_END}"
+    """Return the content of data.js: JSON that is also JavaScript, ASCII without a sign that could end a script."""
+    text = json.dumps(data, ensure_ascii=True, allow_nan=False, separators=(",", ":"))
+    text = text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
+    return f"{DATA_START}{text}{DATA_END}"
 
 
 def read_data(folder: Path) -> dict[str, Any]:
@@ -129,12 +131,6 @@ def read_data(folder: Path) -> dict[str, Any]:
     text = (folder / "report" / "data.js").read_bytes().decode("ascii")
     data: dict[str, Any] = json.loads(text.removeprefix(DATA_START).removesuffix(DATA_END))
     return data
-
-
-def page_script(data: object) -> str:
-    """JSON that is also JavaScript: no sign that could end a script, and ASCII only."""
-    text = json.dumps(data, ensure_ascii=True, allow_nan=False, separators=(",", ":"))
-    return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
 
 
 def render_page(discovery: Discovery, folder: Path) -> str:

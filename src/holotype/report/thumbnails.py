@@ -6,7 +6,7 @@ A sheet is a square of GRID x GRID cells of CELL pixels; a thumbnail lies in the
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -70,8 +70,10 @@ def make_thumbnails(paths: Sequence[str], files: Sequence[str], folder: Path, pr
     if sheets.stale:
         # stands there from the beginning: by it a folder of thumbnails is told from one of images
         _write_manifest(folder, {})
-        for number in _count_sheets(sheets.stale, progress):
-            _make_sheet(number, sheets, files, folder)
+        with progress_bar(f"Sheets of {GRID**2} thumbnails", len(sheets.stale), progress) as advance:
+            for number in sheets.stale:
+                _make_sheet(number, sheets, files, folder)
+                advance(1)
         rows = {
             path: [int(place), *map(int, size), mark]
             for path, place, size, mark in zip(paths, sheets.place, sheets.size, stamp, strict=True)
@@ -113,14 +115,6 @@ def sheet_name(number: int) -> str:
 
 def _save(sheet: Image.Image, file: Path) -> None:
     write_bytes(file, encode_png(sheet, "JPEG", quality=QUALITY, optimize=True))
-
-
-def _count_sheets(numbers: Sequence[int], progress: bool) -> Iterator[int]:
-    """The numbers of the sheets, with a bar."""
-    with progress_bar(f"Sheets of {GRID**2} thumbnails", len(numbers), progress) as advance:
-        for number in numbers:
-            yield number
-            advance(1)
 
 
 def _existing_sheets(paths: Sequence[str], stamp: Sequence[str], folder: Path) -> _Sheets | None:

@@ -106,7 +106,7 @@ def _settle_exchange(path: Path) -> None:
         os.rename(before, path)
 
 
-def atomic_write(path: Path, write: Callable[[Path], None]) -> None:
+def atomic_write(path: Path, write: Callable[[Path], object]) -> None:
     """Let `write` fill a file beside `path`, then fsync it and rename it into place."""
     try:
         with atomic_path(path) as part:
@@ -138,10 +138,7 @@ def write_output(file: Path, write: Callable[[Path], None], *, overwrite: bool =
 
 
 def write_bytes(path: Path, content: bytes) -> None:
-    def write(part: Path) -> None:
-        part.write_bytes(content)
-
-    atomic_write(path, write)
+    atomic_write(path, lambda part: part.write_bytes(content))
 
 
 def write_text(path: Path, text: str) -> None:
@@ -167,10 +164,14 @@ def clean_partial(folder: Path, *, again: bool = False) -> None:
     if folder in _cleaned and not again:
         return
     _cleaned.add(folder)
+    _remove_partial(folder, "")
+
+
+def _remove_partial(folder: Path, prefix: str) -> None:
     with contextlib.suppress(OSError):
         for name in os.listdir(folder):
-            if OWN_SUFFIX.fullmatch(name):
-                _remove_leftover(folder / name)
+            if name.startswith(prefix) and OWN_SUFFIX.fullmatch(name):
+                remove_unused(folder / name)
 
 
 def clean_partial_tree(folder: Path) -> None:
@@ -190,10 +191,7 @@ class TemporaryFolder:
 
     def __init__(self) -> None:
         place = Path(tempfile.gettempdir())
-        with contextlib.suppress(OSError):
-            for name in os.listdir(place):
-                if name.startswith(f".{TEMPORARY}.") and OWN_SUFFIX.fullmatch(name):
-                    _remove_leftover(place / name)
+        _remove_partial(place, f".{TEMPORARY}.")
         self.path, descriptor = _make_partial(place / TEMPORARY, folder=True, mode=0o700)
         self._end = weakref.finalize(self, _remove_created, self.path, descriptor)
 
@@ -240,25 +238,36 @@ def _make_partial(path: Path, *, folder: bool = False, mode: int = 0o777) -> tup
         return part, descriptor
 
 
-def _remove_leftover(part: Path) -> None:
-    """Remove a part that nobody writes to any more."""
-    folder = part.is_dir()
+@contextmanager
+def claimed(path: Path) -> Iterator[bool]:
+    """Lock a file or folder for the time of a block; yield whether nobody else uses it.
+
+    Where nothing can be locked, what has not changed for a day is unused. What cannot be opened (it is gone, a link, or
+    somebody else's) is not for us to judge.
+    """
     try:
-        descriptor = os.open(part, (os.O_RDONLY if folder else os.O_RDWR) | NO_FOLLOW)
-    except OSError:  # gone, or a link, or somebody else's
+        descriptor = os.open(path, (os.O_RDONLY if path.is_dir() else os.O_RDWR) | NO_FOLLOW)
+    except OSError:
+        yield False
         return
     try:
         try:
-            left = try_lock(descriptor)
+            free = try_lock(descriptor)
         except NoLocks:
-            left = time.time() - os.fstat(descriptor).st_mtime > LEFTOVER
-        # while it is locked: whoever has just made it sees that it is gone
-        if left and folder:
-            shutil.rmtree(part, ignore_errors=True)
-        elif left:
-            part.unlink(missing_ok=True)
+            free = time.time() - os.fstat(descriptor).st_mtime > LEFTOVER
+        yield free
     finally:
         os.close(descriptor)
+
+
+def remove_unused(path: Path) -> None:
+    """Delete a file or folder that nobody uses, while it is locked: whoever has just made it sees that it is gone."""
+    with claimed(path) as free:
+        if free and path.is_dir():
+            shutil.rmtree(path, ignore_errors=True)
+        elif free:
+            with contextlib.suppress(OSError):  # Windows: somebody has it open
+                path.unlink()
 
 
 def check_not_link(path: str, flags: int) -> int:

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 ConsoleKind = Literal["terminal", "notebook", "pipe"]
 
 
-@dataclass
+@dataclass(frozen=True)
 class ConsoleOptions:
     """What the flags of all commands have asked for."""
 
@@ -43,12 +43,12 @@ _options = ConsoleOptions()
 @contextlib.contextmanager
 def console_options(quiet: bool = False, no_color: bool = False) -> Iterator[None]:
     """Talk so for as long as the block lasts."""
-    before = (_options.quiet, _options.no_color)
-    _options.quiet, _options.no_color = quiet, no_color
+    global _options
+    before, _options = _options, ConsoleOptions(quiet, no_color)
     try:
         yield
     finally:
-        _options.quiet, _options.no_color = before
+        _options = before
 
 
 def is_quiet() -> bool:

@@ -10,9 +10,7 @@ from __future__ import annotations
 import contextlib
 import os
 import secrets
-import shlex
 import socket
-import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -22,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from holotype.errors import InputError, Stopped
-from holotype.utils.locks import is_worker
+from holotype.utils.locks import command_line, is_worker
 from holotype.utils.serialization import FileSchema, dump_json
 
 HEARTBEAT_FILE = "heartbeat.json"
@@ -71,7 +69,7 @@ class Heartbeat:
 
     def __init__(self, folder: Path) -> None:
         self.file = folder / HEARTBEAT_FILE
-        now, command = _timestamp(), shlex.join([Path(sys.argv[0]).name, *sys.argv[1:]])
+        now, command = _timestamp(), command_line()
         self.beat = Beat(os.getpid(), socket.gethostname(), _started(os.getpid()), command[:500], now, now)
         self._told, self._end = False, threading.Event()
         self._guard = threading.Lock()

@@ -224,11 +224,17 @@ class LockInfo:
 
 def _write_info(descriptor: int) -> None:
     """Write down who holds the lock. A full disk keeps nobody from holding it."""
-    command = shlex.join([Path(sys.argv[0]).name, *sys.argv[1:]])
-    info = LockInfo(os.getpid(), socket.gethostname(), command, datetime.now().astimezone().isoformat())
+    info = LockInfo(
+        os.getpid(), socket.gethostname(), command_line(), datetime.now().astimezone().isoformat()
+    )
     with contextlib.suppress(OSError):
         os.ftruncate(descriptor, 0)
         os.write(descriptor, (json.dumps(asdict(info), ensure_ascii=False) + "\n").encode())
+
+
+def command_line() -> str:
+    """Return the command of this process, as it could be typed."""
+    return shlex.join([Path(sys.argv[0]).name, *sys.argv[1:]])
 
 
 def read_lock_info(folder: Path) -> LockInfo | None:

@@ -18,8 +18,7 @@ from typing import TYPE_CHECKING, Literal
 
 from holotype.config.types import Gigabytes
 from holotype.errors import InputError
-from holotype.utils.atomic import LEFTOVER, OWN_SUFFIX
-from holotype.utils.locks import NO_FOLLOW, NoLocks, try_lock
+from holotype.utils.atomic import OWN_SUFFIX, claimed, remove_unused
 
 if TYPE_CHECKING:
     import torch
@@ -90,7 +89,7 @@ def find_budget(config: MemoryConfig, device: torch.device, taken: Budget = NOTH
     """
     processes = _processes()
     free_device, usual_device = _device_memory(device)
-    free_host = _host_memory() // processes
+    free_host = available_memory() // processes
     free_disk = _free_disk(cache_folder(config)) // processes
     device_limit = _limit("device_gb", config.device_gb)
     host_limit = _limit("host_gb", config.host_gb, processes)
@@ -152,7 +151,7 @@ def _device_memory(device: torch.device) -> tuple[int, int]:
     elif device.type == "mps":
         total = torch.mps.recommended_max_memory()
         # the GPU has no memory of its own there
-        free = max(0, min(total - torch.mps.driver_allocated_memory(), _host_memory()))
+        free = max(0, min(total - torch.mps.driver_allocated_memory(), available_memory()))
     else:
         return 0, 0
     return free, max(0, free - max(LEAST_RESERVE, int(DEVICE_RESERVE * total)))
@@ -177,12 +176,7 @@ def _free_disk(folder: Path) -> int:
     return 0
 
 
-def available_memory() -> int:
-    """Bytes of host memory that are there for the taking."""
-    return _host_memory()
-
-
-def _host_memory(root: Path = Path("/")) -> int:
+def available_memory(root: Path = Path("/")) -> int:
     """Bytes of host memory a process can take without anything being swapped out or killed."""
     found = [_meminfo(root), *_cgroups(root)]
     known = [n for n in found if n is not None]
@@ -271,22 +265,8 @@ def list_cache(folder: Path) -> list[CacheEntry]:
 
 def remove_cache_entry(kept: CacheEntry) -> bool:
     """Delete it unless a process has taken hold of it meanwhile; whether it is gone."""
-    if not kept.purpose:
-        return False
-    descriptor = _open_entry(kept.path)
-    if descriptor is None:
-        return not kept.path.exists()
-    try:
-        if not _is_free(descriptor):
-            return False
-        # while it is locked: whoever opens it now sees that it is gone, or keeps what it has opened
-        if kept.path.is_dir():
-            shutil.rmtree(kept.path, ignore_errors=True)
-        else:
-            with contextlib.suppress(OSError):  # Windows: somebody has it open
-                kept.path.unlink()
-    finally:
-        os.close(descriptor)
+    if kept.purpose:
+        remove_unused(kept.path)
     return not kept.path.exists()
 
 
@@ -317,33 +297,12 @@ def _read_entry(path: Path, among_tokens: bool) -> CacheEntry:
 def _size(folder: Path) -> int:
     """Bytes of all files below it."""
     total = 0
-    for inside, _, names in os.walk(folder):
-        for name in names:
-            with contextlib.suppress(OSError):
-                total += os.lstat(os.path.join(inside, name)).st_size
+    for path in folder.rglob("*"):
+        with contextlib.suppress(OSError):
+            total += path.lstat().st_size if path.is_symlink() or path.is_file() else 0
     return total
 
 
 def _is_locked(path: Path) -> bool:
-    descriptor = _open_entry(path)
-    if descriptor is None:
-        return True  # not ours to judge
-    try:
-        return not _is_free(descriptor)
-    finally:
-        os.close(descriptor)
-
-
-def _open_entry(path: Path) -> int | None:
-    try:
-        return os.open(path, os.O_RDONLY | NO_FOLLOW)
-    except OSError:
-        return None
-
-
-def _is_free(descriptor: int) -> bool:
-    """Locks it, where it is; where nothing can be locked, what was used within a day counts as held."""
-    try:
-        return try_lock(descriptor)
-    except NoLocks:
-        return time.time() - os.fstat(descriptor).st_mtime > LEFTOVER
+    with claimed(path) as free:
+        return not free

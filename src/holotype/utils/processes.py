@@ -153,8 +153,9 @@ def launch(asked: int, backend: str) -> None:
         store = dist.TCPStore(LOOPBACK, int(os.environ["MASTER_PORT"]), processes, timeout=LONGEST_WAIT)
     else:
         store = None
-    place = {"store": store, "rank": int(os.environ["RANK"]), "world_size": processes} if store else {}
-    dist.init_process_group(backend, timeout=LONGEST_WAIT, **place)
+    # without a store torch finds the others by the environment of the launcher
+    number, world = (int(os.environ["RANK"]), processes) if store else (-1, -1)
+    dist.init_process_group(backend, store=store, rank=number, world_size=world, timeout=LONGEST_WAIT)
     atexit.register(_leave_group)
 
 

@@ -9,6 +9,7 @@ are of pages, and leave out the footer, in which names, types and our own entry 
 from __future__ import annotations
 
 import dataclasses
+import functools
 import json
 import types
 import typing
@@ -27,8 +28,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 T = TypeVar("T")
-FIELD_TYPES: dict[type[Any], dict[str, Any]] = {}
-"""Class -> the types of its fields: Python works them out anew each time, and a discovery has many categories."""
 TYPE_NAMES = {
     int: "a whole number",
     float: "a number",
@@ -36,6 +35,7 @@ TYPE_NAMES = {
     str: "text",
     type(None): "null",
 }
+_field_types = functools.cache(typing.get_type_hints)  # slow, and a discovery has many categories
 
 
 class SchemaError(ValueError):
@@ -43,99 +43,73 @@ class SchemaError(ValueError):
 
 
 def to_dict(value: Any) -> dict[str, Any]:
-    """The fields of a dataclass, with those of dataclasses inside it; tuples become lists on their way to JSON."""
+    """Return the fields of a dataclass, with those of dataclasses inside it; JSON makes lists of tuples."""
     return dataclasses.asdict(value)
 
 
 def from_dict(cls: type[T], content: Any, *, every: bool = True) -> T:
-    """The dataclass that `content`, as read from JSON, holds the fields of. Raises NotPlain.
+    """Return the dataclass that `content`, as read from JSON, holds the fields of. Raises SchemaError.
 
     every: a key that has a default must be there as well.
     """
-    return typing.cast(T, _dataclass(cls, content, "", every))
+    return typing.cast(T, _convert(cls, content, "", every))
 
 
 def from_value(kind: type[T], value: Any) -> T:
-    """The same of another type, such as dict[str, list[str]]."""
-    return typing.cast(T, _value(kind, value, "the content", every=True))
+    """Return the same of another type, such as dict[str, list[str]]."""
+    return typing.cast(T, _convert(kind, value, "the content", every=True))
 
 
-def _dataclass(cls: type[Any], content: Any, key: str, every: bool) -> Any:
-    if not isinstance(content, Mapping):
-        raise SchemaError(f"{key or 'the content'} is {_short(content)}, not a group of keys")
-    kinds = _field_types(cls)
-    own = {one.name: one for one in dataclasses.fields(cls) if one.init}
-    for name in content:
-        if name not in own:
-            raise SchemaError(f"{_join(key, str(name))} is not known")
-    for name, one in own.items():
-        optional = one.default is not dataclasses.MISSING or one.default_factory is not dataclasses.MISSING
-        if name not in content and (every or not optional):
-            raise SchemaError(f"{_join(key, name)} is missing")
-    return cls(
-        **{name: _value(kinds[name], value, _join(key, name), every) for name, value in content.items()}
-    )
-
-
-def _field_types(cls: type[Any]) -> dict[str, Any]:
-    if cls not in FIELD_TYPES:
-        FIELD_TYPES[cls] = typing.get_type_hints(cls)
-    return FIELD_TYPES[cls]
-
-
-def _value(kind: Any, value: Any, key: str, every: bool) -> Any:
-    """The value as its type wants it: lists become tuples where these are asked for."""
+def _convert(kind: Any, value: Any, key: str, every: bool) -> Any:
+    """Return the value as its type wants it: lists become tuples where these are asked for."""
     origin, inner = typing.get_origin(kind), typing.get_args(kind)
-    if dataclasses.is_dataclass(kind) and isinstance(kind, type):
+    if dataclasses.is_dataclass(kind):
         return _dataclass(kind, value, key, every)
     if origin in (Union, types.UnionType):
-        return _union(inner, value, key, every)
+        problems = []
+        for option in inner:
+            try:
+                return _convert(option, value, key, every)
+            except SchemaError as problem:
+                problems.append(str(problem))  # the exception itself would keep every caller's objects alive
+        raise SchemaError(problems[0])
     if origin is Literal:
-        if value not in inner:
-            raise SchemaError(f"{key} is {_short(value)}, not one of {', '.join(map(str, inner))}")
-        return value
-    if origin in (tuple, list):
-        return _row(origin, inner, value, key, every)
-    if origin in (dict, Mapping):
-        if not isinstance(value, Mapping):
-            raise SchemaError(f"{key} is {_short(value)}, not a group of keys")
-        return {name: _value(inner[1], part, f"{key}.{name}", every) for name, part in value.items()}
-    if kind in TYPE_NAMES:
+        _check(value in inner, key, value, f"one of {', '.join(map(str, inner))}")
+    elif origin in (tuple, list):
+        _check(isinstance(value, list | tuple), key, value, "a list")
+        fixed = origin is tuple and Ellipsis not in inner
+        if fixed and len(inner) != len(value):
+            raise SchemaError(f"{key} holds {len(value)} values, not {len(inner)}")
+        kinds = inner if fixed else inner[:1] * len(value)
+        pairs = enumerate(zip(kinds, value, strict=True))
+        return origin(_convert(part, v, f"{key}[{i}]", every) for i, (part, v) in pairs)
+    elif origin in (dict, Mapping):
+        _check(isinstance(value, Mapping), key, value, "a group of keys")
+        return {name: _convert(inner[1], part, f"{key}.{name}", every) for name, part in value.items()}
+    elif kind in TYPE_NAMES:
         right = isinstance(value, int | float if kind is float else kind)
-        if not right or (isinstance(value, bool) and kind is not bool):
-            raise SchemaError(f"{key} is {_short(value)}, not {TYPE_NAMES[kind]}")
+        _check(right and (kind is bool or not isinstance(value, bool)), key, value, TYPE_NAMES[kind])
     return value
 
 
-def _union(kinds: tuple[Any, ...], value: Any, key: str, every: bool) -> Any:
-    problems = []
-    for kind in kinds:
-        try:
-            return _value(kind, value, key, every)
-        except SchemaError as problem:
-            problems.append(str(problem))  # the exception itself would keep every caller's objects alive
-    raise SchemaError(problems[0])
+def _dataclass(cls: Any, content: Any, key: str, every: bool) -> Any:
+    _check(isinstance(content, Mapping), key or "the content", content, "a group of keys")
+    kinds, start = _field_types(cls), f"{key}." if key else ""
+    fields = {field.name: field for field in dataclasses.fields(cls) if field.init}
+    for name in content:
+        if name not in fields:
+            raise SchemaError(f"{start}{name} is not known")
+    for name, field in fields.items():
+        required = field.default is field.default_factory is dataclasses.MISSING
+        if name not in content and (every or required):
+            raise SchemaError(f"{start}{name} is missing")
+    return cls(**{name: _convert(kinds[name], part, start + name, every) for name, part in content.items()})
 
 
-def _row(origin: Any, inner: tuple[Any, ...], value: Any, key: str, every: bool) -> Any:
-    if not isinstance(value, list | tuple):
-        raise SchemaError(f"{key} is {_short(value)}, not a list")
-    fixed = origin is tuple and Ellipsis not in inner
-    if fixed and len(inner) != len(value):
-        raise SchemaError(f"{key} holds {len(value)} values, not {len(inner)}")
-    kinds = inner if fixed else inner[:1] * len(value)
-    return origin(
-        _value(k, v, f"{key}[{i}]", every) for i, (k, v) in enumerate(zip(kinds, value, strict=True))
-    )
-
-
-def _join(key: str, name: str) -> str:
-    return f"{key}.{name}" if key else name
-
-
-def _short(value: Any) -> str:
-    text = repr(value)
-    return text if len(text) <= 40 else f"{text[:37]}..."
+def _check(right: bool, key: str, value: Any, wanted: str) -> None:
+    if not right:
+        text = repr(value)
+        raise SchemaError(f"{key} is {text if len(text) <= 40 else text[:37] + '...'}, not {wanted}")
 
 
 FORMAT_KEY = "format"

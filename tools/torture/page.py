@@ -1,6 +1,6 @@
 """The campaign's table in docs/trust.md, from the records that runs have left.
 
-python -m tests.torture --minutes 60 --record record.json && python -m tests.torture.page record.json
+python -m tools.torture --minutes 60 --record record.json && python -m tools.torture.page record.json
 
 Several records are put together: runs with other seeds try other cases.
 """

@@ -1,72 +1,29 @@
-"""Command lines that nobody would type, and settings at the edges of what numbers can be: 0 or 2, never a traceback."""
+"""Command lines that nobody would type: 0 or 2, never a traceback."""
 
 from __future__ import annotations
 
 import random
 from collections.abc import Iterator
-from pathlib import Path
 
-from tests.torture.child import PATIENCE, Ended
-from tests.torture.compare import differences
-from tests.torture.mutate import TEXTS
-from tests.torture.tally import Campaign, Case
-from tests.torture.world import World, untouched
+from tools.torture.child import Ended
+from tools.torture.compare import differences
+from tools.torture.harness import Campaign, Case
+from tools.torture.mutate import TEXTS
+from tools.torture.world import World, untouched
 
+# fmt: off
 NUMBERS = (
-    *(
-        "0",
-        "-0",
-        "-1",
-        "1",
-        "2",
-        "1e9",
-        "1e308",
-        "1e309",
-        "-1e309",
-        "nan",
-        "inf",
-        "-inf",
-        "1e-320",
-        "0.1",
-        "0.5",
-    ),
-    *(
-        "9" * 30,
-        "2147483648",
-        "-9223372036854775809",
-        "0x10",
-        "1_000",
-        "１",
-        "١",
-        "1,5",
-        "1/2",
-        "+3",
-        "true",
-        "null",
-    ),
+    "0", "-0", "-1", "1", "2", "1e9", "1e308", "1e309", "-1e309", "nan", "inf", "-inf", "1e-320", "0.1",
+    "0.5", "9" * 30, "2147483648", "-9223372036854775809", "0x10", "1_000", "１", "١", "1,5", "1/2", "+3",
+    "true", "null",
 )
 COMMANDS = (
-    *(
-        "discover",
-        "report",
-        "assign",
-        "write",
-        "estimate-k",
-        "embed",
-        "export",
-        "train",
-        "bench",
-        "methods",
-        "data",
-    ),
-    *("--version", "--help", "demo!", "", "-", "--"),
+    "discover", "report", "assign", "write", "estimate-k", "embed", "export", "train", "bench", "methods",
+    "data", "--version", "--help", "demo!", "", "-", "--",
 )
-SHARED = ("simgcd", "rpc")
-"""Methods with which the settings that all of them have are tried."""
+# fmt: on
 QUICK = {"discover": ("--no-progress", "--steps", "2"), "report": ("--no-progress",)}
 """What comes first, so that a line in which nothing is odd takes no minutes; what the line itself says counts."""
-SLOW = ("demo",)
-"""Not among them: a whole run on a thousand images."""
 
 
 def _flags(command: str) -> list[str]:
@@ -167,64 +124,3 @@ def unclean(ended: Ended) -> list[str]:
 
 
 WORDS = Campaign("words", "odd command lines", _lines, _line, kind="command lines", weight=1)
-
-
-# -- extreme values in a real training ----------------------------------------------------------------------
-
-
-def _numbers(world: World, seed: int) -> Iterator[Case]:
-    """Every number among the settings, with every number that is odd, in an order of chance."""
-    from holotype.methods import METHODS
-    from holotype.runs.resolve import default_experiment, setting_values
-
-    dice, cases = random.Random(f"values {seed}"), []
-    for method in METHODS:
-        for key, value, _ in setting_values(default_experiment(method, "images")):
-            numeric = isinstance(value, int | float) and not isinstance(value, bool)
-            own = key.startswith("method.") or method in SHARED
-            if own and (numeric or key in ("k", "train.epochs", "seed")):
-                cases += [Case(f"{method} {key} {number}", (method, key, number)) for number in NUMBERS[:17]]
-    dice.shuffle(cases)
-    yield from cases
-
-
-def _trained(world: World, case: Case) -> list[str]:
-    method, key, number = case.what
-    world.fresh()
-    words = world.train(world.trial / "run", method)
-    words[words.index("--train.epochs") + 1] = "1"
-    given = [*words[:3], *_without(words[3:], f"--{key}"), f"--{key}={number}"]
-    ended = world.run(given, patience=2 * PATIENCE)  # a batch of one image takes its time, and does not hang
-    problems = ended.troubles()
-    if ended.code == 0:
-        problems += _sound(world.trial / "run")
-    return [f"{case.key}: {problem}" for problem in problems + unclean(ended)]
-
-
-def _without(words: list[str], flag: str) -> list[str]:
-    if flag not in words:
-        return words
-    place = words.index(flag)
-    return words[:place] + words[place + 2 :]
-
-
-def _sound(run: Path) -> list[str]:
-    """A training that says it is done has found something, and says no number that is none."""
-    import json
-
-    if not (run / "scores.json").is_file():
-        return ["ended with 0 and left no scores"]
-    scores = json.loads((run / "scores.json").read_text())["scores"]
-    odd = [
-        key
-        for key, value in scores.items()
-        if isinstance(value, float) and not 0 <= value <= 1 and key not in ("ari",)
-    ]
-    lines = (run / "metrics.jsonl").read_text().splitlines() if (run / "metrics.jsonl").is_file() else []
-    odd += [line[:80] for line in lines if "NaN" in line or "Infinity" in line]
-    return [f"ended with 0 and {what} is no number" for what in odd]
-
-
-VALUES = Campaign(
-    "values", "extreme settings in a real training", _numbers, _trained, kind="command lines", weight=2
-)

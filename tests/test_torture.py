@@ -1,35 +1,89 @@
-"""The campaign itself: it sees what it is to see. A campaign that finds nothing may have looked at nothing."""
+"""The campaign of tools/torture sees what it is to see, and its short form loses nothing.
+
+`make torture MINUTES=n` tries the rest. A failure names the one command that repeats it.
+"""
 
 from __future__ import annotations
 
-import argparse
 import errno
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
 import time
-from multiprocessing.connection import Pipe
 from pathlib import Path
+from typing import Any
 
 import pytest
+from tools.torture import disk
+from tools.torture.__main__ import CAMPAIGNS
+from tools.torture.child import Strike, in_child, program, survivors
+from tools.torture.compare import differences, snapshot
+from tools.torture.harness import Budget, Campaign, Case, run, survive
+from tools.torture.hooks import Watch
+from tools.torture.mutate import flipped, worse, worse_json
+from tools.torture.runfiles import noticed
+from tools.torture.world import TOP, World
 
 from holotype.utils.atomic import write_text
-from tests.torture import shares, tally
-from tests.torture.__main__ import Keeper
-from tests.torture.batches import survive
-from tests.torture.child import Strike, in_child, program, survivors
-from tests.torture.compare import differences, snapshot
-from tests.torture.hooks import Watch
-from tests.torture.mutate import flipped, worse, worse_json
-from tests.torture.rot import noticed
-from tests.torture.shares import Teller
-from tests.torture.tally import Budget, Campaign, Case, Failure, Tally
-from tests.torture.world import TOP, World
 
-pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the campaign needs Linux's processes")
+pytestmark = [
+    pytest.mark.skipif(sys.platform != "linux", reason="the campaign needs Linux's processes"),
+    pytest.mark.xdist_group("torture"),
+]
+
+SHORT = [campaign.name for campaign in CAMPAIGNS if campaign.short]
+AT_LEAST = {
+    "stops": 30,
+    "torn": 5,
+    "tables": 300,
+    "images": 2000,
+    "files": 20,
+    "edits": 200,
+    "disguised": 100,
+    "links": 14,
+    "inside": 4,
+    "writers": 2,
+    "full": 3,
+    "faults": 6,
+    "names": 20,
+    "settings": 50,
+}
+"""How many each of them tries."""
+MEMORY = Path("/dev/shm")
+"""Where files lie in memory: on a disk the campaign takes half as long again, waiting for it."""
+ROOM = 1 << 30
+"""Bytes that there must be; it needs a tenth of them."""
+
+
+@pytest.fixture(scope="module")
+def record(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any]]:
+    file = tmp_path_factory.mktemp("torture") / "record.json"
+    quick = MEMORY.is_dir() and os.access(MEMORY, os.W_OK) and shutil.disk_usage(MEMORY).free > ROOM
+    place = {"TMPDIR": str(MEMORY)} if quick else {}
+    paths = os.pathsep.join([str(TOP / "src"), str(TOP), os.environ.get("PYTHONPATH", "")])
+    said = subprocess.run(
+        [sys.executable, "-m", "tools.torture", "--short", "--record", str(file)],
+        cwd=TOP,
+        env=os.environ | place | {"PYTHONPATH": paths, "OMP_NUM_THREADS": "1"},
+        capture_output=True,
+        text=True,
+        timeout=900,
+    )
+    assert file.is_file(), said.stderr
+    content = json.loads(file.read_text())
+    return {one["campaign"]: one for one in content["campaigns"]}
+
+
+@pytest.mark.parametrize("name", SHORT)
+def test_nothing_is_lost(record: dict[str, dict[str, Any]], name: str) -> None:
+    found = record[name]
+    told = [line for failure in found["failures"] for line in (failure["again"], *failure["problems"])]
+    assert not found["lost"], "\n".join(told)
+    assert found["tried"] >= AT_LEAST.get(name, 1)
 
 
 # -- children ---------------------------------------------------------------------------------------------
@@ -179,7 +233,7 @@ def test_the_one_that_kills_a_batch_is_found() -> None:
 
 def test_what_takes_too_much_memory_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     """The system counts roughly, by up to some megabytes a core: so the difference is a large one."""
-    monkeypatch.setattr("tests.torture.batches.MOST_BYTES", 300_000_000)
+    monkeypatch.setattr("tools.torture.harness.MOST_BYTES", 300_000_000)
     (found,) = survive([("small", list), ("large", lambda: [] * len(b"x" * 800_000_000))])
     assert re.fullmatch(r"large: took 0\.[6-9] GB", found)
 
@@ -187,88 +241,17 @@ def test_what_takes_too_much_memory_is_found(monkeypatch: pytest.MonkeyPatch) ->
 # -- campaigns --------------------------------------------------------------------------------------------
 
 
-def test_cases_are_shared_and_a_failure_says_how_to_repeat_it(tmp_path: Path) -> None:
-    seen: list[str] = []
-
+def test_a_failure_says_how_to_repeat_it(tmp_path: Path) -> None:
     def check(world: World, case: Case) -> list[str]:
-        seen.append(case.key)
         return ["lost"] if case.key == "3" else []
 
     campaign = Campaign("mine", "tried", lambda world, seed: (Case(str(i)) for i in range(6)), check)
     world = World(tmp_path)
-    found = tally.run(campaign, world, 5, Budget())
+    found = run(campaign, world, 5, Budget())
     assert (found.tried, found.survived, found.lost, found.whole) == (6, 5, 1, True)
-    assert found.failures[0].again == "python -m tests.torture --only mine --seed 5 --case '3'"
-    seen.clear()
-    parts = [tally.run(campaign, world, 5, Budget(share=i, of=2)) for i in range(2)]
-    assert [part.tried for part in parts] == [3, 3]
-    assert sorted(seen) == [str(i) for i in range(6)]
-    assert tally.run(campaign, world, 5, Budget(only="3")).tried == 1
-    assert tally.run(campaign, world, 5, Budget(cases=2)).tried == 2
-
-
-# -- processes that share a campaign ------------------------------------------------------------------------
-
-
-def lost(campaign: str, tried: int, *problems: str) -> Tally:
-    again = f"python -m tests.torture --only {campaign}"
-    failures = [Failure(campaign, str(i), [problem], again) for i, problem in enumerate(problems)]
-    return Tally(campaign, "inputs", tried=tried, lost=len(problems), failures=failures)
-
-
-def test_what_is_lost_is_said_and_told_at_once(capsys: pytest.CaptureFixture[str]) -> None:
-    reads, writes = Pipe(duplex=False)
-    tell = Teller(1, writes)
-    tell(lost("mine", 1))
-    assert not reads.poll()  # nothing to say, and nothing said a moment ago
-    for found in (lost("mine", 2, "a.csv\nis missing"), lost("mine", 3, "a.csv\nis missing", "hung")):
-        tell(found)
-        assert reads.recv().lost == found.lost
-    first, second = capsys.readouterr().err.splitlines()
-    assert first == "[2] LOST: python -m tests.torture --only mine  # a.csv is missing"
-    assert second.endswith("# hung")
-
-
-def test_a_campaign_that_dies_in_its_middle_leaves_its_record(tmp_path: Path, monkeypatch) -> None:
-    """What both processes had told until then, whole, though one of them was killed before its end."""
-    mine, late = (Campaign(name, "tried", lambda *_: iter(()), lambda *_: []) for name in ("mine", "late"))
-
-    def work(given, chosen, number: int, jobs: int, writes) -> None:
-        writes.send(lost("mine", 5 + number, *["gone"] * number))
-        if number:
-            os.kill(os.getpid(), signal.SIGKILL)
-
-    monkeypatch.setattr(shares, "work", work)
-    file, kept = tmp_path / "record.json", []
-    keeper = Keeper(file, 17)
-
-    def keep(tallies: list[Tally]) -> None:
-        keeper(tallies)
-        kept.append(json.loads(file.read_text()))
-
-    started = [shares.share(argparse.Namespace(), [mine, late], number, 2) for number in range(2)]
-    tallies, ended = shares.gather(started, [mine, late], keep)
-    assert not ended
-    assert [(tally.tried, tally.lost) for tally in tallies] == [(11, 1), (0, 0)]
-    assert len(kept) == 2
-    assert not any(one["ended"] for one in kept)
-    keeper.write(tallies, ended)
-    last = json.loads(file.read_text())
-    assert (last["tried"], last["lost"], last["ended"], last["seed"]) == ({"inputs": 11}, 1, False, 17)
-    assert last["campaigns"][0]["failures"][0]["problems"] == ["gone"]
-    assert [path.name for path in tmp_path.iterdir()] == ["record.json"]
-
-
-def test_a_process_whose_first_one_is_gone_ends(monkeypatch) -> None:
-    def work(given, chosen, number: int, jobs: int, writes) -> None:
-        while True:
-            writes.send(lost("mine", 1))
-
-    monkeypatch.setattr(shares, "work", work)
-    child, reads = shares.share(argparse.Namespace(), [], 0, 1)
-    assert reads.recv().tried == 1
-    reads.close()
-    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 130
+    assert found.failures[0].again == "python -m tools.torture --only mine --seed 5 --case '3'"
+    assert run(campaign, world, 5, Budget(only="3")).tried == 1
+    assert run(campaign, world, 5, Budget(cases=2)).tried == 2
 
 
 def test_further_processes_are_the_same_command_wherever_the_campaign_began(
@@ -289,3 +272,17 @@ def test_further_processes_are_the_same_command_wherever_the_campaign_began(
 
     assert in_child(work).value.split() == [holotype.__file__, str(world.trial)]
     assert program("train", 3)[-2:] == ["train", "3"]
+
+
+def test_a_full_disk_has_one_name_in_all_worlds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Files are a byte longer or shorter from one time to the next, as their dates and paths are."""
+    monkeypatch.setattr(disk, "baseline", lambda world, command: [])
+    found = []
+    for more in (0, 1):
+        sizes = {"edits": [20 + more, 300, 5_000 + more]}
+        cases = {case.key: case.what[1] for case in disk._limits(World(tmp_path, short=True, sizes=sizes), 3)}
+        low = [0, *sizes["edits"]]
+        assert all(low[int(key.split()[1])] <= at < low[int(key.split()[1]) + 1] for key, at in cases.items())
+        found.append(list(cases))
+    assert found[0] == found[1]
+    assert len(found[0]) == 3

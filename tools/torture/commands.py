@@ -9,10 +9,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.torture.child import Ended, Strike, holotype, in_child
-from tests.torture.compare import differences, snapshot
-from tests.torture.hooks import Watch
-from tests.torture.world import World
+from tools.torture.child import Ended, Strike, holotype, in_child
+from tools.torture.compare import differences, snapshot
+from tools.torture.hooks import Watch
+from tools.torture.world import World
 
 
 @dataclass(frozen=True)

@@ -6,10 +6,10 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-from tests.torture.child import holotype, in_child
-from tests.torture.commands import BY_NAME
-from tests.torture.tally import Campaign, Case
-from tests.torture.world import World
+from tools.torture.child import holotype, in_child
+from tools.torture.commands import BY_NAME
+from tools.torture.harness import Campaign, Case
+from tools.torture.world import World
 
 NAMES = ("report", "edits", "assign", "labels", "coco", "folders", "embed", "train", "discover")
 AGAIN = 6

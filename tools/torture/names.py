@@ -14,65 +14,23 @@ import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
-from tests.torture.batches import survive
-from tests.torture.child import in_child
-from tests.torture.mutate import TEXTS
-from tests.torture.tally import Campaign, Case
-from tests.torture.words import unclean
-from tests.torture.world import World
+from tools.torture.child import in_child
+from tools.torture.harness import Campaign, Case, numbered, survive
+from tools.torture.mutate import TEXTS
+from tools.torture.words import unclean
+from tools.torture.world import World
 
 AT_ONCE = 20
+# fmt: off
 MORE = (
-    *(
-        "<img src=x onerror=window.owned=1>",
-        "'><svg onload=window.owned=1>",
-        "<!--",
-        "]]>",
-        "&lt;b&gt;",
-        "<b",
-        "`",
-    ),
-    *(
-        "${window.owned=1}",
-        "\\u003cscript>",
-        "</title><script>window.owned=1</script>",
-        "</style><b>",
-        "<base href=//x>",
-    ),
-    *(
-        '=HYPERLINK("http://x","y")',
-        "=cmd|'/c calc'!A1",
-        "\t=1+1",
-        "@import",
-        "+1-1",
-        "-1+1|x",
-        "%0A=1",
-        '"=1+1"',
-    ),
-    *(
-        "\x1b]8;;http://x\x07y\x1b]8;;\x07",
-        "\x1b[6n",
-        "\x9b6n",
-        "\x08\x08\x08",
-        "\r=1+1",
-        "\u2028",
-        "\u202e",
-        "\ufeffx",
-    ),
-    *(
-        "con",
-        "nul.png",
-        "a" * 200,
-        "ü" * 100,
-        " ends with blanks ",
-        "dots...",
-        ".hidden",
-        "a#1",
-        "a?b",
-        "a%20b",
-        "#",
-    ),
+    "<img src=x onerror=window.owned=1>", "'><svg onload=window.owned=1>", "<!--", "]]>", "&lt;b&gt;",
+    "<b", "`", "${window.owned=1}", "\\u003cscript>", "</title><script>window.owned=1</script>",
+    "</style><b>", "<base href=//x>", '=HYPERLINK("http://x","y")', "=cmd|'/c calc'!A1", "\t=1+1",
+    "@import", "+1-1", "-1+1|x", "%0A=1", '"=1+1"', "\x1b]8;;http://x\x07y\x1b]8;;\x07", "\x1b[6n",
+    "\x9b6n", "\x08\x08\x08", "\r=1+1", "\u2028", "\u202e", "\ufeffx", "con", "nul.png", "a" * 200,
+    "ü" * 100, " ends with blanks ", "dots...", ".hidden", "a#1", "a?b", "a%20b", "#",
 )
+# fmt: on
 FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
 
@@ -81,13 +39,6 @@ def hostile(dice: random.Random) -> str:
     name = dice.choice((*TEXTS, *MORE)) + (dice.choice((*TEXTS, *MORE)) if dice.random() < 0.4 else "")
     name = "".join(letter for letter in name if letter not in "/\0" and not "\ud800" <= letter <= "\udfff")
     return name.encode()[:200].decode("utf-8", "ignore") or "x"
-
-
-def _batches(world: World, seed: int) -> Iterator[Case]:
-    number = 0
-    while True:
-        yield Case(str(number), (seed, number), AT_ONCE)
-        number += 1
 
 
 def _check(world: World, case: Case) -> list[str]:
@@ -269,7 +220,7 @@ def browser_there() -> bool:
 NAMES_CAMPAIGN = Campaign(
     "names",
     "hostile names in every file, and in a browser where there is one",
-    _batches,
+    numbered(AT_ONCE),
     _check,
     kind="hostile names",
     short=1,

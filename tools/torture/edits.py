@@ -9,10 +9,9 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tests.torture.batches import survive
-from tests.torture.mutate import TEXTS
-from tests.torture.tally import Campaign, Case
-from tests.torture.world import World
+from tools.torture.harness import Campaign, Case, numbered, survive
+from tools.torture.mutate import TEXTS
+from tools.torture.world import World
 
 if TYPE_CHECKING:
     from holotype.results.discovery import Discovery
@@ -22,13 +21,6 @@ AT_ONCE = 40
 RUN = "aaaaaaaaaaaa-1"
 GROUPS = {"a": [0, 1, 2], "b": [3, 4], "new-01": [5, 6, 7], "new-02": [8, 9], "new-03": [10, 11]}
 KNOWN = ("a", "b")
-
-
-def _batches(world: World, seed: int) -> Iterator[Case]:
-    number = 0
-    while True:
-        yield Case(str(number), (seed, number), AT_ONCE)
-        number += 1
 
 
 def _check(world: World, case: Case) -> list[str]:
@@ -152,4 +144,6 @@ def told(found: Discovery) -> tuple[object, ...]:
     return sorted((c.id, c.name, c.n) for c in found.categories), found.facts.edits, columns
 
 
-EDITS = Campaign("edits", "sequences of edits", _batches, _check, kind="mutated inputs", short=5, weight=0.5)
+EDITS = Campaign(
+    "edits", "sequences of edits", numbered(AT_ONCE), _check, kind="mutated inputs", short=5, weight=0.5
+)

@@ -6,10 +6,10 @@ import random
 import signal
 from collections.abc import Iterator
 
-from tests.torture.child import Strike, survivors
-from tests.torture.commands import BY_NAME, baseline, goes_on, tried
-from tests.torture.tally import Campaign, Case
-from tests.torture.world import World
+from tools.torture.child import Strike, survivors
+from tools.torture.commands import BY_NAME, baseline, goes_on, tried
+from tools.torture.harness import Campaign, Case
+from tools.torture.world import World
 
 LONG = ("train", "discover", "round", "bench")
 """Commands in which people wait, and in which chance has many moments."""

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import io
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 
-from tests.torture.batches import expect, survive
-from tests.torture.mutate import TEXTS, text, worse
-from tests.torture.tally import Campaign, Case
-from tests.torture.world import World
+from tools.torture.harness import Campaign, Case, expect, numbered, survive
+from tools.torture.mutate import TEXTS, text, worse
+from tools.torture.world import World
 
 AT_ONCE = 50
 
@@ -52,13 +51,6 @@ def _parquet(paths: list[str], labels: list[object]) -> bytes:
     stream = io.BytesIO()
     pq.write_table(pa.table({"path": paths, "label": labels}), stream)
     return stream.getvalue()
-
-
-def _batches(world: World, seed: int) -> Iterator[Case]:
-    number = 0
-    while True:
-        yield Case(str(number), (seed, number), AT_ONCE)
-        number += 1
 
 
 def _check_tables(world: World, case: Case) -> list[str]:
@@ -198,12 +190,18 @@ def _ends(main: Callable[[list[str]], int], words: list[str]) -> list[str]:
 TABLES = Campaign(
     "tables",
     "spoiled CSV, TSV and Parquet files",
-    _batches,
+    numbered(AT_ONCE),
     _check_tables,
     kind="mutated inputs",
     short=6,
     weight=0.5,
 )
 SETTINGS = Campaign(
-    "settings", "spoiled YAML files", _batches, _check_yaml, kind="mutated inputs", short=1, weight=0.5
+    "settings",
+    "spoiled YAML files",
+    numbered(AT_ONCE),
+    _check_yaml,
+    kind="mutated inputs",
+    short=1,
+    weight=0.5,
 )

@@ -11,10 +11,10 @@ import signal
 from collections.abc import Iterator
 from itertools import pairwise
 
-from tests.torture.child import Ended, holotype, in_child
-from tests.torture.commands import BY_NAME, COMMANDS, Command, baseline, goes_on
-from tests.torture.tally import Campaign, Case
-from tests.torture.world import World
+from tools.torture.child import Ended, holotype, in_child
+from tools.torture.commands import BY_NAME, COMMANDS, Command, baseline, goes_on
+from tools.torture.harness import Campaign, Case
+from tools.torture.world import World
 
 QUICK = ("edits",)
 

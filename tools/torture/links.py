@@ -7,11 +7,10 @@ import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
-from tests.torture.batches import survive
-from tests.torture.commands import BY_NAME, COMMANDS, baseline, tried
-from tests.torture.compare import differences, snapshot
-from tests.torture.tally import Campaign, Case
-from tests.torture.world import World
+from tools.torture.commands import BY_NAME, COMMANDS, baseline, tried
+from tools.torture.compare import differences, snapshot
+from tools.torture.harness import Campaign, Case, survive
+from tools.torture.world import World
 
 QUICK = ("edits",)
 HIDDEN = (".lock", ".edits.csv.lock", "edits.csv", "heartbeat.json", "moving", "metrics.jsonl")

@@ -9,11 +9,11 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from tests.torture.child import Ended, Strike, holotype, in_child, survivors
-from tests.torture.commands import BY_NAME, baseline
-from tests.torture.compare import differences, snapshot
-from tests.torture.tally import Campaign, Case
-from tests.torture.world import World
+from tools.torture.child import Ended, Strike, holotype, in_child, survivors
+from tools.torture.commands import BY_NAME, baseline
+from tools.torture.compare import differences, snapshot
+from tools.torture.harness import Campaign, Case
+from tools.torture.world import World
 
 WRITERS, EACH = 2, 12
 """Who write edits at once, and how often each does."""

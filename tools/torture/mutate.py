@@ -8,70 +8,30 @@ import random
 from collections.abc import Sequence
 from typing import Any
 
+# fmt: off
 EXTREMES = (
-    b"\x00",
-    b"\xff",
-    b"\x7f",
-    b"\x80",
-    b"\x7f\xff\xff\xff",
-    b"\xff\xff\xff\x7f",
-    b"\x80\x00\x00\x00",
+    b"\x00", b"\xff", b"\x7f", b"\x80", b"\x7f\xff\xff\xff", b"\xff\xff\xff\x7f", b"\x80\x00\x00\x00",
     b"\x00" * 8,
 )
+# fmt: on
 """Numbers at the edges of what fits, in both orders of bytes."""
+# fmt: off
 TEXTS = (
-    *("", " ", "\x00", "\n", "\r\n", "\t", "﻿", "‮reversed", "e\u0301", "ß", "İ", "\U0001f9ec", "\ud800"),
-    *(
-        "=1+1",
-        "+cmd|' /C calc'!A0",
-        "-2",
-        "@SUM(A1)",
-        "'quoted",
-        '"',
-        "a,b;c",
-        "NA",
-        "null",
-        "nan",
-        "inf",
-        "-inf",
-    ),
-    *(
-        "<script>alert(1)</script>",
-        "</script><img src=x onerror=alert(1)>",
-        "{{ 7*7 }}",
-        "${jndi:x}",
-        "javascript:alert(1)",
-    ),
-    *(
-        "../../etc/passwd",
-        "/etc/passwd",
-        "C:\\con",
-        "a/b",
-        "a\\b",
-        ".",
-        "..",
-        "~",
-        "-rf",
-        "--help",
-        "%s%n",
-        "%00",
-    ),
-    *(
-        "\x1b[2J\x1b[31mred",
-        "\x1b]0;title\x07",
-        "\x9b2J",
-        "\x07",
-        "x" * 300,
-        "new-01",
-        "unlabelled",
-        "rejected",
-    ),
+    "", " ", "\x00", "\n", "\r\n", "\t", "﻿", "‮reversed", "e\u0301", "ß", "İ", "\U0001f9ec", "\ud800",
+    "=1+1", "+cmd|' /C calc'!A0", "-2", "@SUM(A1)", "'quoted", '"', "a,b;c", "NA", "null", "nan", "inf",
+    "-inf", "<script>alert(1)</script>", "</script><img src=x onerror=alert(1)>", "{{ 7*7 }}", "${jndi:x}",
+    "javascript:alert(1)", "../../etc/passwd", "/etc/passwd", "C:\\con", "a/b", "a\\b", ".", "..", "~",
+    "-rf", "--help", "%s%n", "%00", "\x1b[2J\x1b[31mred", "\x1b]0;title\x07", "\x9b2J", "\x07", "x" * 300,
+    "new-01", "unlabelled", "rejected",
 )
+# fmt: on
 """Words that somebody, somewhere, trusts."""
+# fmt: off
 VALUES: tuple[Any, ...] = (
-    *(None, True, False, 0, -1, 1, 2**31, 2**63, -(2**63), 10**400, 1e308, -0.0, float("nan"), float("inf")),
-    *([], {}, [[]], [None], {"": None}, {"a": {"a": {}}}, "", "x", "1", "nan", [1, "a", None], "x" * 5000),
+    None, True, False, 0, -1, 1, 2**31, 2**63, -(2**63), 10**400, 1e308, -0.0, float("nan"), float("inf"),
+    [], {}, [[]], [None], {"": None}, {"a": {"a": {}}}, "", "x", "1", "nan", [1, "a", None], "x" * 5000,
 )
+# fmt: on
 
 
 def worse(dice: random.Random, content: bytes, others: Sequence[bytes] = ()) -> tuple[str, bytes]:

@@ -15,11 +15,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
-
 from tests.narrow import narrow
-from tests.torture.child import Ended, in_child
-from tests.torture.child import holotype as command
-from tests.torture.compare import Snapshot, snapshot
+from tools.torture.child import Ended, in_child
+from tools.torture.child import holotype as command
+from tools.torture.compare import Snapshot, snapshot
 
 COLOURS = {"red": (200, 40, 40), "green": (40, 180, 60), "blue": (40, 60, 200), "yellow": (220, 200, 40)}
 KNOWN = ("green", "red")
@@ -180,7 +179,7 @@ def make_world(base: Path, short: bool = False) -> World:
 
 def _make_edited(world: World) -> None:
     """The discovery after corrections and another round."""
-    from tests.torture.commands import BY_NAME
+    from tools.torture.commands import BY_NAME
 
     world.fresh("run")
     ended = world.run(BY_NAME["round"].words(world), patience=300)
@@ -257,7 +256,7 @@ def _import(names: Iterable[str]) -> None:
 
     torchvision_compat.patch_torchvision()
     for name in names:
-        if name != "__main__" and not name.startswith("tests.torture"):
+        if name != "__main__" and not name.startswith("tools.torture"):
             with contextlib.suppress(Exception):
                 importlib.import_module(name)
 

@@ -6,10 +6,10 @@ import errno
 import random
 from collections.abc import Iterator
 
-from tests.torture.commands import BY_NAME, COMMANDS, Command, baseline, goes_on, tried
-from tests.torture.hooks import Watch
-from tests.torture.tally import Campaign, Case
-from tests.torture.world import World
+from tools.torture.commands import BY_NAME, COMMANDS, Command, baseline, goes_on, tried
+from tools.torture.harness import Campaign, Case
+from tools.torture.hooks import Watch
+from tools.torture.world import World
 
 QUICK = ("report", "edits")
 """Commands of the short form."""

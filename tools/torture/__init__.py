@@ -1,0 +1,1 @@
+"""The campaign that tries to break it: `python -m tools.torture --help`."""
