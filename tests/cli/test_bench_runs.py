@@ -164,7 +164,7 @@ def test_other_processes_than_the_first_write_nothing(holotype, tiny, tmp_path, 
     monkeypatch.chdir(tmp_path)
     study = tiny("one: {method: kmeans}")
     assert holotype("bench", "--study", study, "--no-progress", "--results", "theirs").code == 0
-    for module in ("planned", "run"):
+    for module in ("parallel", "run"):
         monkeypatch.setattr(f"holotype.runs.{module}.rank", lambda: 1)
     monkeypatch.setattr("holotype.cli.bench.is_rank0_output", lambda: False)
     outcome = holotype("bench", "--study", study, "--no-progress", "--reuse", "theirs")

@@ -85,11 +85,9 @@ class RoundContext:
     @cached_property
     def others(self) -> np.ndarray:
         """Rows of the images that the run was not trained on, and that can be read."""
-        return (
-            np.empty(0, int)
-            if self.table is None
-            else np.setdiff1d(np.flatnonzero(self.table.usable), self.rows)
-        )
+        if self.table is None or self.rows is None:
+            return np.empty(0, dtype=np.int64)
+        return np.setdiff1d(np.flatnonzero(self.table.usable), self.rows)
 
 
 @dataclass

@@ -14,6 +14,7 @@ import os
 import time
 from collections.abc import Sequence
 from functools import cached_property
+from typing import Any
 
 import torch
 
@@ -136,7 +137,9 @@ class RunResources:
         if mine == theirs and "images" in vars(other):
             self.data = dataclasses.replace(other.data, k=self.data.k)
             self.decode_seconds, self.placed = other.decode_seconds, other.placed
-            decoded = {name: vars(other)[name] for name in ("images", "held_out") if name in vars(other)}
+            decoded: dict[str, Any] = {
+                name: vars(other)[name] for name in ("images", "held_out") if name in vars(other)
+            }
             vars(self).update(decoded)
 
     def _decode(self, table: Table) -> ImageStore:
