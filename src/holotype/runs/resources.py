@@ -14,7 +14,6 @@ import os
 import time
 from collections.abc import Sequence
 from functools import cached_property
-from typing import Any
 
 import torch
 
@@ -137,10 +136,8 @@ class RunResources:
         if mine == theirs and "images" in vars(other):
             self.data = dataclasses.replace(other.data, k=self.data.k)
             self.decode_seconds, self.placed = other.decode_seconds, other.placed
-            decoded: dict[str, Any] = {
-                name: vars(other)[name] for name in ("images", "held_out") if name in vars(other)
-            }
-            vars(self).update(decoded)
+            for name in vars(other).keys() & {"images", "held_out"}:
+                vars(self)[name] = vars(other)[name]
 
     def _decode(self, table: Table) -> ImageStore:
         started, device, folder = time.monotonic(), self.compute.device, cache_folder(self.memory)
