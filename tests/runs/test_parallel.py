@@ -177,7 +177,7 @@ def test_planning_writes_nothing(
 
 def test_only_the_first_process_writes_records(tiny, plan, tmp_path: Path, monkeypatch) -> None:
     run(plan(tiny(), results="theirs"))
-    for module in ("planned", "run"):
+    for module in ("parallel", "run"):
         monkeypatch.setattr(f"holotype.runs.{module}.rank", lambda: 1)
     planned = plan(tiny(), tiny(seed=1), reuse="theirs")
     found = run(planned)

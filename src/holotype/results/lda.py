@@ -269,7 +269,8 @@ class LDAStats(NamedTuple):
         return cls(n, total, weighed.T @ u, int((weight > 0).sum()))
 
     def plus(self, other: LDAStats, sign: int = 1) -> LDAStats:
-        return LDAStats(*(own + sign * part for own, part in zip(self, other, strict=True)))
+        sums = self.n + sign * other.n, self.total + sign * other.total, self.square + sign * other.square
+        return LDAStats(*sums, self.seen + sign * other.seen)
 
     def judge(self) -> LDA:
         n = np.where(self.n > NO_LDA, self.n, 0.0)

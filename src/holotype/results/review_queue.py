@@ -9,7 +9,7 @@ frames of its burst: one answer serves a whole burst.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -58,22 +58,36 @@ def questions(
     most: questions about doubtful images, beside one for each new category without an answer.
     """
     pool = _Pool(discovery)
-    first: list[int] = []
+    asked: dict[int, str] = {}
     for id in pool.unnamed():
-        first += pool.surest(id, first)
-    asked = QueueState(features, first, pool.group)
+        if (row := pool.surest(id, asked)) is not None:
+            asked[row] = SUREST_SHARE
+    first = len(asked)
+    seen = [_unit(features, row) for row in asked]
     count: Counter[str] = Counter()
     for row in pool.least_sure():
-        if len(asked.rows) - len(first) >= most:
+        if len(asked) - first >= most:
             break
-        if count[pool.id[row]] < PER_CATEGORY and asked.add(row):
+        if row in asked or count[pool.id[row]] >= PER_CATEGORY or pool.same_burst(row, asked):
+            continue
+        unit = _unit(features, row)
+        if not any(float(unit @ other) >= SIMILAR for other in seen):
+            asked[row] = MIN_GAIN
+            seen.append(unit)
             count[pool.id[row]] += 1
-    why = [*[SUREST_SHARE] * len(first), *[MIN_GAIN] * (len(asked.rows) - len(first))]
     name = {category.id: category.name for category in discovery.categories}
     return [
-        Question(pool.path[row], pool.id[row], name[pool.id[row]], float(pool.probability[row]), reason)
-        for row, reason in zip(asked.rows, why, strict=True)
+        Question(pool.path[row], pool.id[row], name[pool.id[row]], float(pool.probability[row]), why)
+        for row, why in asked.items()
     ]
+
+
+def _unit(features: np.ndarray | None, row: int) -> np.ndarray:
+    """The feature of an image at length 1; zero where it is not known."""
+    if features is None:
+        return np.zeros(1)
+    feature = np.nan_to_num(np.asarray(features[row], dtype=np.float64))
+    return np.asarray(feature / max(float(np.linalg.norm(feature)), 1e-12))
 
 
 class _Pool:
@@ -102,46 +116,21 @@ class _Pool:
         answered = set(self.id[self.told])
         return [id for id in self.novel if id not in answered]
 
-    def surest(self, id: str, asked: Sequence[int]) -> list[int]:
+    def same_burst(self, row: int, asked: Iterable[int]) -> bool:
+        """Is it a frame of a burst that is asked about already?"""
+        return self.group is not None and self.group[row] in {self.group[other] for other in asked} - {""}
+
+    def surest(self, id: str, asked: Iterable[int]) -> int | None:
         """Row of the likeliest image of a category, of equal ones the most typical, and of no burst that is asked about
-        already; none where there is none."""
+        already; None where there is none."""
         rows = np.flatnonzero(self.free & (self.id == id))
         order = rows[np.lexsort((-self.typicality[rows], -self.probability[rows]))]
-        bursts = set() if self.group is None else {self.group[row] for row in asked} - {""}
-        return [int(row) for row in order if self.group is None or self.group[row] not in bursts][:1]
+        return next((int(row) for row in order if not self.same_burst(row, asked)), None)
 
-    def least_sure(self) -> np.ndarray:
+    def least_sure(self) -> list[int]:
         """Rows, the least probable first."""
         rows = np.flatnonzero(self.free)
-        return rows[np.argsort(self.probability[rows], kind="stable")]
-
-
-class QueueState:
-    """Rows that are asked about, no two of them nearly alike."""
-
-    def __init__(
-        self, features: np.ndarray | None, rows: Sequence[int], group: np.ndarray | None = None
-    ) -> None:
-        """group: (N,) the burst of each image, "" = none; None where there are no bursts."""
-        self.features, self.rows, self.group = features, [int(row) for row in rows], group
-        self.seen = [self._unit(row) for row in self.rows]
-
-    def add(self, row: int) -> bool:
-        """False where it is one of them, a frame of the same burst, or nearly like one."""
-        if self.group is not None and self.group[row] in {self.group[other] for other in self.rows} - {""}:
-            return False
-        own = self._unit(row)
-        if row in self.rows or any(float(own @ other) >= SIMILAR for other in self.seen):
-            return False
-        self.rows.append(int(row))
-        self.seen.append(own)
-        return True
-
-    def _unit(self, row: int) -> np.ndarray:
-        if self.features is None:
-            return np.zeros(1)
-        feature = np.nan_to_num(np.asarray(self.features[row], dtype=np.float64))
-        return np.asarray(feature / max(float(np.linalg.norm(feature)), 1e-12))
+        return rows[np.argsort(self.probability[rows], kind="stable")].tolist()
 
 
 def write_queue(folder: Path | str, discovery: Discovery | None = None) -> Path:

@@ -41,6 +41,7 @@ from holotype.runs.predict import (
     predict_new,
     predict_with_lda,
 )
+from holotype.runs.resources import RunResources
 from holotype.training.loop import Loop
 
 if TYPE_CHECKING:
@@ -85,11 +86,9 @@ class RoundContext:
     @cached_property
     def others(self) -> np.ndarray:
         """Rows of the images that the run was not trained on, and that can be read."""
-        return (
-            np.empty(0, int)
-            if self.table is None
-            else np.setdiff1d(np.flatnonzero(self.table.usable), self.rows)
-        )
+        if self.table is None or self.rows is None:
+            return np.empty(0, dtype=np.int64)
+        return np.setdiff1d(np.flatnonzero(self.table.usable), self.rows)
 
 
 @dataclass
@@ -161,29 +160,27 @@ class ModelScores:
 def place_images(
     loop: Loop,
     prediction: Prediction,
-    k: int,
-    note: np.ndarray,
+    prepared: RunResources,
     context: RoundContext,
-    backbone: Backbone,
     shards: Path,
     progress: bool,
 ) -> Placement:
     """Place every image of a run, by all that have a say.
 
-    prediction, note: of the images that the run was trained on. shards: keeps features of the others for a while.
+    prediction: of the images that the run was trained on. shards: keeps features of the others for a while.
     """
-    placed = trained_images(loop, prediction, k, note)
+    placed = trained_images(loop, prediction, prepared.data.k, prepared.images.note)
     frozen = context.embedded if uses_lda(loop.method) else None
     own_frozen = frozen if frozen is None or context.rows is None else frozen[context.rows]
     if context.trainings is not None:
-        placed.votes = VoteShares.of(context.trainings.together, k)
+        placed.votes = VoteShares.of(context.trainings.together, placed.k)
     elif own_frozen is not None:
         place_with_lda(placed, loop.method, own_frozen)
     if context.table is not None:
         head = None
         if own_frozen is not None and len(context.others):
             head = fit_lda_of(placed, own_frozen).kept()
-        placed = place_rest(placed, context, loop, backbone, shards, progress, frozen, head)
+        placed = place_rest(placed, context, loop, prepared.backbone, shards, progress, frozen, head)
     if context.trainings is None and frozen is not None:
         placed.votes = ModelScores(loop.method, placed.features)
     return placed

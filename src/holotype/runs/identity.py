@@ -59,8 +59,8 @@ class Identity:
     @cached_property
     def hash(self) -> str:
         """Sixteen characters for all but the seed: equal for runs that may be averaged."""
-        told = {one.name: getattr(self, one.name) for one in dataclasses.fields(self) if one.name != "seed"}
-        return hashlib.sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()[:16]
+        content = {name: value for name, value in dataclasses.asdict(self).items() if name != "seed"}
+        return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:16]
 
     @property
     def name(self) -> str:
@@ -78,8 +78,7 @@ class Identity:
         if isinstance(content, Mapping) and content.get("format", IDENTITY_FORMAT) != IDENTITY_FORMAT:
             raise InputError(
                 f"{where} was written by another version (format {content['format']}, not {IDENTITY_FORMAT}); "
-                "use that version, "
-                "or choose another --out to start anew."
+                "use that version, or choose another --out to start anew."
             )
         # type() and not isinstance: `true` is no seed
         if not isinstance(content, Mapping) or any(
@@ -183,9 +182,8 @@ def identity_outline(experiment: Experiment) -> dict[str, Any]:
     if isinstance(experiment.k, int):
         told["data.k"] = experiment.k
     elif experiment.k is None and dataset in BENCHMARKS:
-        told["data.k"] = read_dataset_info(
-            dataset
-        ).classes  # and not a number that was counted, or another one given
+        # and not a number that was counted, or another one given
+        told["data.k"] = read_dataset_info(dataset).classes
     told |= {"backbone.image_size": own.image_size} if own.image_size else {}
     told |= {"train.precision": experiment.train.precision} if experiment.train.precision != "auto" else {}
     return told

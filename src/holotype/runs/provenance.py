@@ -61,10 +61,10 @@ def package_versions() -> dict[str, str]:
 
 def licence_notes(backbone: Backbone) -> dict[str, str]:
     """The licence of the weights, and what somebody must know of it where it is not a free one."""
-    found = (
-        {"licence": backbone.licence, "terms": licence_terms(backbone.licence)} if backbone.licence else {}
-    )
-    return {key: value for key, value in found.items() if value}
+    if not backbone.licence:
+        return {}
+    terms = licence_terms(backbone.licence)
+    return {"licence": backbone.licence} | ({"terms": terms} if terms else {})
 
 
 def strip_folders(word: str) -> str:

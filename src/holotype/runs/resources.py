@@ -136,8 +136,8 @@ class RunResources:
         if mine == theirs and "images" in vars(other):
             self.data = dataclasses.replace(other.data, k=self.data.k)
             self.decode_seconds, self.placed = other.decode_seconds, other.placed
-            decoded = {name: vars(other)[name] for name in ("images", "held_out") if name in vars(other)}
-            vars(self).update(decoded)
+            for name in vars(other).keys() & {"images", "held_out"}:
+                vars(self)[name] = vars(other)[name]
 
     def _decode(self, table: Table) -> ImageStore:
         started, device, folder = time.monotonic(), self.compute.device, cache_folder(self.memory)

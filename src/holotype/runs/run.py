@@ -214,16 +214,8 @@ def finish_run(
     context = context or RoundContext(
         uuid.uuid4().hex[:12], RunFacts(title=loop.table.name, root=loop.table.root)
     )
-    placed = place_images(
-        loop,
-        prediction,
-        prepared.data.k,
-        prepared.images.note,
-        context,
-        prepared.backbone,
-        folder.path / REMAINDER_FOLDER,
-        run.experiment.progress,
-    )
+    shards = folder.path / REMAINDER_FOLDER
+    placed = place_images(loop, prediction, prepared, context, shards, run.experiment.progress)
     if (alike := single_category(placed)) and rank() == 0:
         log.warning(alike)
     scores = score_table(placed.table, placed.said)

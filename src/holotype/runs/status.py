@@ -79,10 +79,8 @@ def read_status(folder: Path) -> list[Status]:
 
 def is_run(folder: Path) -> bool:
     """Is it that of a run or of a discovery, or about to be?"""
-    return (
-        any((folder / name).exists() for name in (IDENTITY_NAME, SCORES_NAME))
-        or read_lock_info(folder) is not None
-    )
+    named = any((folder / name).exists() for name in (IDENTITY_NAME, SCORES_NAME))
+    return named or read_lock_info(folder) is not None
 
 
 def _runs_in(folder: Path, deep: int = 2) -> Iterator[Path]:
@@ -138,15 +136,8 @@ def _from_heartbeat(known: Status, beat: Beat) -> Status:
 
 def _from_lock(known: Status, holder: LockInfo) -> Status:
     """Somebody has the folder and has not said a word yet."""
-    return dataclasses.replace(
-        known,
-        state="running",
-        phase="starting",
-        last_sign=holder.time,
-        pid=holder.pid,
-        host=holder.host,
-        command=holder.command,
-    )
+    process: dict[str, Any] = {"pid": holder.pid, "host": holder.host, "command": holder.command}
+    return dataclasses.replace(known, state="running", phase="starting", last_sign=holder.time, **process)
 
 
 def _finished(known: Status, file: Path) -> Status:

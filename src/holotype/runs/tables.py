@@ -61,7 +61,7 @@ def share_old(dataset: str) -> float:
 def find_published(method: str, dataset: str, table: str = "main") -> Published | None:
     """The printed scores of a method (or of an ablation's row), None where nothing is printed."""
     cells = read_published()[table]["cells"].get(dataset, {}).get(method)
-    return None if cells is None else Published(*cells, share_old(dataset))
+    return None if cells is None else Published(cells[0], cells[1], cells[2], share_old(dataset))
 
 
 FLOOR, FOOTNOTE_MARK = "kmeans", "simgcd"
