@@ -15,11 +15,9 @@ from holotype.data.samplers import SAMPLERS, keyed_generator
 from holotype.errors import InputError
 from holotype.methods import Views
 from holotype.models.token_cache import CacheViews, TokenShape, file_bytes
-from holotype.training import build_token_cache
-from holotype.training import build_token_cache as module
-from holotype.training.batches import index_rows
+from holotype.training import batches, build_token_cache
+from holotype.training.batches import CacheShards, index_rows
 from holotype.training.build_token_cache import (
-    CacheShards,
     draw_strong,
     draw_view,
     fit_to_needs,
@@ -350,8 +348,9 @@ SHARDED_ROWS = torch.tensor([0, 2, 3, 5, 6, 7, 8, 9, 10, 12, 13, 14, 15, 16, 18,
 
 
 def as_process(patch: pytest.MonkeyPatch, rank: int, world: int) -> None:
-    patch.setattr(module, "rank", lambda: rank)
-    patch.setattr(module, "world_size", lambda: world)
+    for module in (batches, build_token_cache):
+        patch.setattr(module, "rank", lambda: rank)
+        patch.setattr(module, "world_size", lambda: world)
 
 
 @pytest.mark.parametrize("world", [1, 2, 4, 8])
