@@ -103,13 +103,6 @@ def test_as_many_other_images_with_the_same_sum_of_rows_are_another_cache(world,
     assert len(passes) == 4
 
 
-def test_the_key_of_a_whole_table_is_that_of_always(world, tmp_path, passes):
-    """So that caches of before are found again."""
-    store, backbone = world.store, tiny_backbone()
-    encoder = build_token_cache.Encoder(backbone, fp32())
-    assert build_token_cache._facts(store, backbone, encoder, USABLE, VIEWS)["usable"] == [48, 1128]
-
-
 def test_recipes_and_precision_are_in_the_key(world, tmp_path, monkeypatch):
     facts = build_token_cache._facts
     seen = []
@@ -251,12 +244,6 @@ def test_on_a_gpu_nothing_is_kept_unless_a_folder_is_named():
     assert build_token_cache._is_kept(torch.device("cpu"), MemoryConfig())
     assert not build_token_cache._is_kept(torch.device("cuda"), MemoryConfig())
     assert build_token_cache._is_kept(torch.device("cuda"), MemoryConfig(cache_dir="x"))
-
-
-def test_budgets_are_read_when_the_cache_is_opened(world, tmp_path, monkeypatch):
-    """Not earlier: the image store was placed in between."""
-    monkeypatch.setattr(build_token_cache, "find_budget", lambda *_: Budget(0, 100, 10**9))
-    assert build(world, tmp_path).level == "disk"
 
 
 SHAPE = TokenShape(images=100, width=100)  # 20 kB per view of all images

@@ -162,9 +162,10 @@ def is_network_error(error: Exception) -> bool:
 def _damage_error(arch: str, repository: str, error: Exception) -> str:
     """The sentence about weights that were fetched and cannot be read."""
     files = " and ".join(str(file) for file in _cached_files(repository))
+    what = files or f"{repository} from the hub's cache (hf cache)"
     return (
         f"The weights of {arch} were not fetched whole from the Hugging Face hub ({short_error(error)}): delete "
-        f"{files or f'{repository} from the cache of the hub (hf cache)'}, and run the same command again."
+        f"{what}, and run the same command again."
     )
 
 
