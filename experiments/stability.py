@@ -7,7 +7,7 @@ Collections: harness.py. Ways of training: `frozen`, a quick stand-in: a classif
 features of the frozen backbone, and `whole`, as holotype discover
 trains (RPC on the token cache). Every collection is trained with as many seeds, for equal and for different sizes.
 `together` of them, each used once, make a consensus (results/ensemble.py); what the labels say of sizes chooses one
-of the two (clustering/class_imbalance.py). All is that of one training, and of each consensus. Pools are kept in
+of the two (clustering/class_size.py). All is that of one training, and of each consensus. Pools are kept in
 --work.
 
 Rules, as they were fixed before cub0 to cub3 (equal and uneven), cifar2, cifar3 and their uneven forms were looked at:

@@ -284,7 +284,7 @@ def test_what_was_said_is_not_said_again(caplog):
         return [record.getMessage() for record in caplog.records]
 
     assert search(8) == []
-    assert search(1) == ["Only 1 concept was found: it repeats to fill the 8 places of a step."]
+    assert len(search(1)) == 1
     assert search(3) == search(9) == search(2)
     assert len(search(7)) == 1
     assert "so the concept loss is 0" in search(0)[1]

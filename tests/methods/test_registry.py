@@ -9,7 +9,6 @@ import pytest
 
 from holotype.errors import InputError
 from holotype.methods import METHODS, Method, find_method, plugin_names
-from holotype.methods.simgcd import SimGCD
 
 OWN = """
 from holotype.methods import Method
@@ -19,12 +18,6 @@ class Mine(Method):
 
 a_function = print
 """
-OUTDATED = """
-from holotype.methods import Method
-
-class Mine(Method):
-    needs = "images"
-"""
 
 
 @pytest.fixture
@@ -32,15 +25,6 @@ def own_module(tmp_path, monkeypatch) -> str:
     (tmp_path / "module_of_ones_own.py").write_text(OWN)
     monkeypatch.syspath_prepend(str(tmp_path))
     return "module_of_ones_own"
-
-
-def test_a_method_that_says_for_all_stages_what_each_stage_says_is_refused(tmp_path, monkeypatch):
-    (tmp_path / "module_of_long_ago.py").write_text(OUTDATED)
-    monkeypatch.syspath_prepend(str(tmp_path))
-    with pytest.raises(
-        InputError, match=r"Mine sets needs, which each of its stages says now: write Stage\(needs="
-    ):
-        find_method("module_of_long_ago:Mine")
 
 
 def test_a_package_cannot_take_a_name_that_is_ours(monkeypatch):
@@ -65,15 +49,6 @@ def test_every_method_has_a_card_of_its_own(name):
     for words in (card.title, card.paper, card.line, *card.differs):
         assert words.strip() == words != ""
         assert "\n" not in words
-
-
-@pytest.mark.parametrize("name", ["rs", "uno", "gcd", "dccl", "promptcal"])
-def test_cards_say_that_weight_decay_spares_what_the_published_code_lets_decay(name):
-    assert any("eight decay spares biases" in point for point in METHODS[name].card.differs)
-
-
-def test_a_class_by_its_place():
-    assert find_method("holotype.methods.simgcd:SimGCD") is SimGCD
 
 
 def test_a_class_of_ones_own(own_module):

@@ -21,6 +21,7 @@ from holotype.models.tail import AbsorbedTail, RotaryTail, WholeTail, split_back
 from holotype.models.weights_io import CAVEAT, EMBEDDED
 
 TINY = "vit_tiny_patch16_224"
+PUBLISHED_HEADS = True  # conftest.py leaves them as wide as they are
 
 
 def test_embedded() -> None:
@@ -54,27 +55,6 @@ def test_another_image_size_resamples_the_positions() -> None:
     with torch.no_grad():
         tokens = found.trunk(torch.zeros(1, 3, 96, 96))
     assert tokens.shape == (1, 1 + 36, 192)
-
-
-def test_the_caveat_says_what_matters() -> None:
-    for phrase in (
-        "EfficientNet-Lite2",
-        "ImageNet-supervised",
-        "121 k",
-        "CUB",
-        "train and test",
-        "not with published",
-    ):
-        assert phrase in CAVEAT
-    card = (EMBEDDED.parent / "MODEL_CARD.md").read_text()
-    for phrase in (
-        "EfficientNet-Lite2",
-        "Apache-2.0",
-        "28.1",
-        "25.6",
-        load_backbone(BackboneConfig()).digest,
-    ):
-        assert phrase in card
 
 
 @pytest.fixture
@@ -289,8 +269,6 @@ def test_a_file_that_may_say_anything_is_not_foreseen() -> None:
     }
 
 
-PUBLISHED_HEADS = True
-
 GROUPS = dict(np.load(Path(__file__).parent.parent / "parity" / "param_groups.npz", allow_pickle=False))
 
 
@@ -317,21 +295,3 @@ def test_parameter_counts_of_the_reference() -> None:
     assert simgcd + count(ova) == 93_540_580
     learns = [p for m in (trunk, tail, projector, classifier) for p in m.parameters() if p.requires_grad]
     assert sum(p.numel() for p in learns) == int(GROUPS["counts.trainable"])
-
-
-def test_names_fall_into_the_references_groups() -> None:
-    """Matrices are decayed, biases and one-dimensional tensors are not, the rest is frozen: as in SimGCD."""
-    trunk, tail = split_backbone(vit_b16(), 1)
-    with torch.device("meta"):
-        projector, classifier = Projector(768), CosineClassifier(768, 200)
-    named = {f"0.{name}": p for module in (trunk, tail) for name, p in module.named_parameters()}
-    named |= {f"1.{name}": p for name, p in projector.named_parameters()} | {
-        "1.last_layer.weight_v": classifier.v
-    }
-    decay = {name for name, p in named.items() if p.requires_grad and p.ndim > 1}
-    no_decay = {name for name, p in named.items() if p.requires_grad and p.ndim == 1}
-    assert decay == set(GROUPS["groups.decay"].tolist())
-    assert no_decay == set(GROUPS["groups.no_decay"].tolist())
-    assert named.keys() - decay - no_decay == set(GROUPS["groups.frozen"].tolist()) - {
-        "1.last_layer.weight_g"
-    }

@@ -147,8 +147,8 @@ KILLED = """
 import os, signal, sys
 from pathlib import Path
 import torch
-from holotype.models.token_cache import writing
-with writing(Path(sys.argv[1]), (6, 20), torch.float16):
+from holotype.models.token_cache import writing_tokens
+with writing_tokens(Path(sys.argv[1]), (6, 20), torch.float16):
     os.kill(os.getpid(), signal.SIGKILL)
 """
 

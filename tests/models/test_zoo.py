@@ -21,7 +21,6 @@ from holotype.config.schema import BackboneConfig
 from holotype.discovery.backbone_choice import PUBLIC_BACKBONE
 from holotype.errors import InputError
 from holotype.models import zoo
-from holotype.models import zoo as speed
 from holotype.models.backbone import load_backbone, state_digest
 from holotype.models.hub import download_error
 from holotype.models.weights_io import EMBEDDED
@@ -245,9 +244,7 @@ def test_the_licence_of_a_file(tmp_path: Path, caplog: pytest.LogCaptureFixture)
     config = BackboneConfig(str(file), arch="vit_tiny_patch16_224", image_size=32)
     save_file(state, file)
     assert load_backbone(config).licence == "unknown"
-    assert (
-        caplog.text == ""
-    )  # whose it is, is known to who made it; provenance and report say that it is unknown
+    assert caplog.text == ""  # whoever made it knows; provenance and report say that it is unknown
     save_file(state, file, {"license": "cc-by-nc-4.0"})
     assert load_backbone(config).licence == "cc-by-nc-4.0"
     assert [one.levelname for one in caplog.records] == ["WARNING"]
@@ -258,14 +255,13 @@ def test_the_licence_of_a_file(tmp_path: Path, caplog: pytest.LogCaptureFixture)
 
 
 def test_a_network_is_measured(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(speed, "ENOUGH_SECONDS", 0.0)
+    monkeypatch.setattr(zoo, "ENOUGH_SECONDS", 0.0)
     state = torch.random.get_rng_state()
     found = measure_speed("test_vit", 32, torch.device("cpu"), clock=itertools.count().__next__)
     assert torch.equal(torch.random.get_rng_state(), state)
     assert 300_000 < found.parameters < 500_000
-    assert (
-        found.milliseconds == 1000 / speed.SPEED_BATCH
-    )  # the clock goes on by a second whenever it is looked at
+    # the clock goes on by a second whenever it is looked at
+    assert found.milliseconds == 1000 / zoo.SPEED_BATCH
 
 
 def test_the_fastest_pass_counts_and_the_first_does_not() -> None:

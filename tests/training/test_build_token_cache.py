@@ -15,11 +15,9 @@ from holotype.data.samplers import SAMPLERS, keyed_generator
 from holotype.errors import InputError
 from holotype.methods import Views
 from holotype.models.token_cache import CacheViews, TokenShape, file_bytes
-from holotype.training import build_token_cache
-from holotype.training import build_token_cache as module
-from holotype.training.batches import index_rows
+from holotype.training import batches, build_token_cache
+from holotype.training.batches import CacheShards, index_rows
 from holotype.training.build_token_cache import (
-    CacheShards,
     draw_strong,
     draw_view,
     fit_to_needs,
@@ -103,13 +101,6 @@ def test_as_many_other_images_with_the_same_sum_of_rows_are_another_cache(world,
         assert torch.equal(kept.tokens, alone.tokens)
         assert torch.equal(kept.position, alone.position)
     assert len(passes) == 4
-
-
-def test_the_key_of_a_whole_table_is_that_of_always(world, tmp_path, passes):
-    """So that caches of before are found again."""
-    store, backbone = world.store, tiny_backbone()
-    encoder = build_token_cache.Encoder(backbone, fp32())
-    assert build_token_cache._facts(store, backbone, encoder, USABLE, VIEWS)["usable"] == [48, 1128]
 
 
 def test_recipes_and_precision_are_in_the_key(world, tmp_path, monkeypatch):
@@ -255,12 +246,6 @@ def test_on_a_gpu_nothing_is_kept_unless_a_folder_is_named():
     assert build_token_cache._is_kept(torch.device("cuda"), MemoryConfig(cache_dir="x"))
 
 
-def test_budgets_are_read_when_the_cache_is_opened(world, tmp_path, monkeypatch):
-    """Not earlier: the image store was placed in between."""
-    monkeypatch.setattr(build_token_cache, "find_budget", lambda *_: Budget(0, 100, 10**9))
-    assert build(world, tmp_path).level == "disk"
-
-
 SHAPE = TokenShape(images=100, width=100)  # 20 kB per view of all images
 WANTED = CacheViews(16, 8)
 VIEW = 100 * 10 * 10 * 2
@@ -350,8 +335,9 @@ SHARDED_ROWS = torch.tensor([0, 2, 3, 5, 6, 7, 8, 9, 10, 12, 13, 14, 15, 16, 18,
 
 
 def as_process(patch: pytest.MonkeyPatch, rank: int, world: int) -> None:
-    patch.setattr(module, "rank", lambda: rank)
-    patch.setattr(module, "world_size", lambda: world)
+    for module in (batches, build_token_cache):
+        patch.setattr(module, "rank", lambda: rank)
+        patch.setattr(module, "world_size", lambda: world)
 
 
 @pytest.mark.parametrize("world", [1, 2, 4, 8])

@@ -11,16 +11,28 @@ import pytest
 import torch
 
 from holotype.clustering.metrics import clustering_accuracy
-from holotype.errors import InputError
-from holotype.methods import METHODS, dccl
+from holotype.errors import InputError, Stopped
+from holotype.methods import METHODS, Batch, Progress, Task, dccl
 from holotype.training import batches
+from holotype.training.optim import momentum_tensors
 from holotype.training.progress import StopRequest
 
-from .conftest import SMALL
+from .conftest import SMALL, assert_equal_weights, weights
+from .test_loop import interrupt_after
 
 LEARNING = [name for name in METHODS if name != "kmeans"]
 LONGER = {"simgcd": 12, "debgcd": 12, "rpc": 12, "protogcd": 12, "rs": 24, "uno": 12}
 """Epochs until the squares are told apart; four are enough for the others."""
+
+
+LOGGED = {
+    "gcd": {"con_u", "con_s"},
+    "dccl": {"con_u", "con_s", "concept", "concepts", "outliers", "positives"},
+    "protogcd": {"dapl", "ent", "sep", "cls_s", "con_u", "con_s", "hard_share", "hard_precision"},
+    "rs": {"ce", "bce", "mse", "positives", "pair_precision", "pair_recall"},
+    "uno": {"cluster", "over", "target_peak", "target_known", "labelled_right", "head"},
+}
+"""What the log says of an epoch, beside what it says of all methods."""
 
 
 def small(name: str) -> dict:
@@ -54,6 +66,15 @@ def test_it_finds_the_colours_with_finite_losses(world, name, tmp_path):
     epochs = [line for line in lines if line["kind"] == "epoch"]
     assert len(epochs) == sum(loop.epochs(stage) for stage in loop.stages)
     assert all(math.isfinite(value) for line in epochs for value in line.values() if isinstance(value, float))
+    assert name == "kmeans" or epochs[-1].keys() >= LOGGED.get(name, set())
+    if name == "rs":
+        assert epochs[-1]["pair_precision"] > 0.9
+    if name == "protogcd":
+        assert [epochs[0]["hard_share"], epochs[-1]["hard_share"]] == [0, 1]
+    if name == "dccl":
+        assert all(
+            line["concepts"] > 0 and 0 <= line["outliers"] < 48 and line["positives"] >= 4 for line in epochs
+        )
 
 
 @pytest.mark.parametrize("name", LEARNING)
@@ -114,3 +135,152 @@ def test_one_image_a_class(world, name):
     placed = few.loop(name, epochs=1, batch_size=2, settings=small(name)).fit()
     assert placed.category.shape == (4,)
     assert placed.probability.isfinite().all()
+
+
+PEERS = ("gcd", "protogcd", "rs", "uno")
+
+
+@pytest.mark.parametrize("preset", ["default", "as_run"])
+@pytest.mark.parametrize("name", ["rs", "uno"])
+def test_both_presets_train(world, name, preset):
+    settings = {**small(name), **METHODS[name].presets[preset]}
+    loop = world.loop(name, settings=settings)
+    before = {key: p.detach().clone() for key, p in loop.learnable.items()}
+    loop.fit()
+    still = [key for key, p in loop.learnable.items() if torch.equal(p, before[key])]
+    assert not [key for key in still if key.startswith("method.")]
+
+
+@pytest.mark.parametrize("name", PEERS)
+@pytest.mark.parametrize("labelled", [0, 3, 6])
+def test_any_number_of_labels_and_one_image_a_class(name, labelled):
+    """Six images, each of a class of its own, of which none, some or all are labelled."""
+    torch.manual_seed(0)
+    task = Task(n_known=6, k=8, dim=16, n_images=12, n_labelled=6)
+    method = METHODS[name](METHODS[name].Config(**small(name)), task)
+    mask = torch.arange(6) < labelled
+    features = torch.randn(2, 6, 16, requires_grad=True)
+    now = {key: torch.tensor(x) for key, x in method.schedule(method.stages()[0], Progress(3, 10)).items()}
+    terms = method.loss(Batch(features, torch.arange(6) * mask, mask, torch.arange(6)), now)
+    torch.stack(list(terms.values())).sum().backward()
+    assert all(term.isfinite() for term in terms.values())
+    assert features.grad.isfinite().all()
+    assert all(p.grad.isfinite().all() for p in method.parameters())
+    method.after_step()
+    assert all(x.isfinite() for x in method.diagnostics().values())
+
+
+def test_one_image_in_a_step_is_too_few_for_uno(world):
+    """Its heads take the mean over a batch."""
+    with pytest.raises(InputError, match=r"two images in a step.*--train\.batch_size"):
+        world.loop("uno", batch_size=1).fit()
+    world.loop("uno", batch_size=2, epochs=1).fit()
+
+
+def test_a_resumed_run_keeps_the_concepts_it_has(world, tmp_path):
+    settings = {"recluster": 2}
+    whole = world.loop("dccl", settings=settings, epochs=3)
+    whole.fit()
+    for stop_after in (1, 5):  # in the epoch that found them, and in the one after
+        out = tmp_path / str(stop_after)
+        first = world.loop("dccl", settings=settings, epochs=3, out=out)
+        interrupt_after(first, stop_after)
+        with pytest.raises(Stopped):
+            first.fit()
+        second = world.loop("dccl", settings=settings, epochs=3, out=out)
+        second.fit()
+        assert_equal_weights(weights(whole), weights(second))
+
+
+PROMPT_SETTINGS = {
+    "sptnet": {"prompt_epochs": 3.0, "turn": 2},
+    "promptcal": {"proj_out": 32, "n_init": 5, "quantile": 0.5, "affinity_epochs": 1.0},
+}
+STEPS = 3
+"""Of an epoch: 48 images in batches of 16."""
+
+
+def loop_of(world, name, **given):
+    return world.loop(name, settings=PROMPT_SETTINGS[name] | given.pop("settings", {}), **given)
+
+
+def told(loop):
+    """The lines of the log, by stage."""
+    lines = [json.loads(line) for line in (loop.journal.folder / "metrics.jsonl").read_text().splitlines()]
+    return [line for line in lines if line["kind"] == "epoch"]
+
+
+def test_the_graph_and_the_turns_are_told_in_the_log(world, tmp_path):
+    spt, cal = (loop_of(world, name, out=tmp_path / name) for name in PROMPT_SETTINGS)
+    spt.fit(), cal.fit()
+    last = told(spt)[-1]
+    assert 0 < last["model_steps"] < STEPS
+    assert last["prompt_size"] > 0
+    last = told(cal)[-1]
+    assert last["positives"] > 0
+    assert 0 <= last["precision"] <= 1
+
+
+def test_who_stands_still_in_sptnet_stays_to_the_bit_with_its_momentum(world):
+    loop = loop_of(world, "sptnet", epochs=1, settings={"prompt_epochs": 6.0})
+    sides = {"prompt": ("tail.prompt",), "network": ("tail.tail", "method.projector", "method.classifier")}
+
+    def state() -> dict[str, str]:
+        momentum = momentum_tensors(loop.current.step.optimiser, loop.learnable)
+        every = {**loop.model_tensors(), **{n.removeprefix("momentum."): m for n, m in momentum.items()}}
+        every |= {f"{n} ": t for n, t in loop.model_tensors().items()}
+        return {
+            side: digest({n: t for n, t in every.items() if n.startswith(p)}) for side, p in sides.items()
+        }
+
+    start, before, turns = digest(loop.encoder.module.prompt.state_dict()), None, ""
+    for _ in steps_of(loop):
+        if loop.position.stage == 0:
+            assert digest(loop.encoder.module.prompt.state_dict()) == start  # the prompt waits for its stage
+        elif before is not None:
+            moved = [side for side, now in state().items() if now != before[side]]
+            assert len(moved) == 1
+            turns += moved[0][0]
+        before = state() if loop.position.stage == 1 else None
+    assert turns == "nnppnnppnnppnnppn"  # the first step was the prompt's
+
+
+def test_the_first_stage_of_sptnet_is_simgcd_to_the_bit(world):
+    """The same draws, so that the two can be compared in pairs; its heads are drawn before the prompt."""
+    simgcd, loop = world.loop("simgcd"), loop_of(world, "sptnet")
+    simgcd.fit()
+    for _ in steps_of(loop):
+        if loop.position.stage == 0:
+            found = weights(loop)
+    for name, theirs in weights(simgcd).items():
+        assert torch.equal(found[name.replace("tail.", "tail.tail.", 1)], theirs), name
+
+
+def test_as_run_never_trains_the_network_on_a_small_data_set(world):
+    loop = loop_of(world, "sptnet", epochs=1, settings={"turn": 20, "count": "epoch"})
+    for _ in steps_of(loop):
+        if loop.position.stage == 0:
+            before = digest(loop.encoder.module.tail.state_dict())
+    assert digest(loop.encoder.module.tail.state_dict()) == before
+
+
+def test_sptnet_takes_its_first_stage_from_a_cache(world, tmp_path):
+    cached = loop_of(world, "sptnet", cache=world.cache(tmp_path))
+    cached.fit()
+    assert cached.mode == "cached 4+2 2 epochs, images 6 epochs"
+    exact = loop_of(world, "sptnet")
+    exact.fit()
+    assert not torch.equal(weights(cached)["method.classifier.v"], weights(exact)["method.classifier.v"])
+
+
+def test_promptcal_enters_its_second_stage_with_a_fresh_head_and_its_teacher_follows(world):
+    loop = loop_of(world, "promptcal", settings={"momentum": 1.0})
+    fresh = {n: t.clone() for n, t in loop.initial.items() if n.startswith("method.prompt_head")}
+    loop.fit()
+    after = weights(loop)
+    for name, begun in fresh.items():  # m = 1: the teacher stays what it was as the stage began
+        taught = after[name.replace("method.prompt_head", "method.teacher.copies.1")]
+        assert torch.equal(taught, begun)
+        assert not torch.equal(after[name], begun) or "bias" in name
+    assert int(after["method.memory.count"]) == 48
+    assert after["method.memory_label.rows"].min() == -1

@@ -11,7 +11,7 @@ import torch
 from holotype.errors import InputError, Stopped
 from holotype.methods import Prediction
 from holotype.training import interleave
-from holotype.training.interleave import LoopEnd, step_loop, train_in_turns
+from holotype.training.interleave import step_loop, train_in_turns
 from tests.cli.test_bad_input import pressed
 
 from .conftest import assert_equal_weights, weights
@@ -119,13 +119,6 @@ def test_a_fault_in_the_code_is_nobodys_input():
 
     with pytest.raises(ZeroDivisionError):
         step_loop(breaks(), 2)
-
-
-def test_an_end_tells_what_it_was():
-    prediction = Prediction(*(torch.zeros(1) for _ in range(3)))
-    assert LoopEnd(prediction, 1.0).prediction() is prediction
-    with pytest.raises(Stopped, match="epoch 3"):
-        LoopEnd(Stopped("epoch 3"), 1.0).prediction()
 
 
 def test_the_cpu_has_no_streams():

@@ -6,7 +6,6 @@ import dataclasses
 import json
 import os
 import signal
-import threading
 from itertools import accumulate
 
 import numpy as np
@@ -17,7 +16,6 @@ from holotype.errors import InputError, Stopped
 from holotype.methods import METHODS
 from holotype.methods.simgcd import SimGCD
 from holotype.training.checkpoint import read_checkpoint_info
-from holotype.training.progress import StopRequest
 
 from .conftest import assert_equal_weights, weights
 from .stubs import STUBS, ClustersAtTheEnd, TwoStages
@@ -34,27 +32,6 @@ def test_every_kind_of_method_goes_through_the_loop(world, name):
     assert placed.category.max() < 4
     assert torch.isfinite(placed.probability).all()
     assert torch.equal(loop.predict().category, placed.category)
-
-
-@pytest.mark.parametrize("name", TRAINED)
-def test_what_learns_changes_and_the_rest_does_not(world, name):
-    loop = world.loop(TRAINED[name])
-    before = weights(loop)
-    trunk = {n: p.clone() for n, p in loop.encoder.trunk.state_dict().items()}
-    loop.fit()
-    after = weights(loop)
-    prefixes = tuple(p for stage in loop.method.stages() for p in stage.trains)
-    parameters = dict(loop.modules.named_parameters())
-    for key in parameters:
-        learns = key in loop.learnable and key.startswith(prefixes)
-        # a gradient that is exactly zero (key biases of attention) leaves its parameter where it was
-        if not learns:
-            assert torch.equal(before[key], after[key]), key
-    moved = [
-        key for key in loop.learnable if key.startswith(prefixes) and not torch.equal(before[key], after[key])
-    ]
-    assert len(moved) >= 0.9 * len([key for key in loop.learnable if key.startswith(prefixes)])
-    assert all(torch.equal(trunk[n], p) for n, p in loop.encoder.trunk.state_dict().items())
 
 
 @pytest.mark.parametrize("name", TRAINED)
@@ -95,27 +72,8 @@ def test_a_run_on_cached_views_resumes_bit_for_bit(world, name, tmp_path):
 
 
 def test_a_method_with_an_encoder_of_its_own_refuses_the_cache(world, tmp_path):
-    with pytest.raises(
-        InputError,
-        match="OwnEncoder cannot use cached views: its stage train takes images, not tokens; use --cache-views off",
-    ):
+    with pytest.raises(InputError, match="OwnEncoder cannot use cached views"):
         world.loop(STUBS["images"], cache=world.cache(tmp_path))
-
-
-def test_loops_that_take_turns_end_with_the_weights_they_have_alone(world, tmp_path):
-    cache = world.cache(tmp_path)
-    alone = [world.loop("rpc", seed=seed, cache=cache) for seed in (0, 1)]
-    for loop in alone:
-        loop.fit()
-    together = [world.loop("rpc", seed=seed, cache=cache) for seed in (0, 1)]
-    turns = [loop.training(StopRequest()) for loop in together]
-    for _ in range(together[0].total_steps):
-        for turn in turns:
-            next(turn)
-    for turn, mine, theirs in zip(turns, together, alone, strict=True):
-        with pytest.raises(StopIteration):
-            next(turn)
-        assert_equal_weights(weights(mine), weights(theirs))
 
 
 def interrupt_after(loop, steps: int) -> None:
@@ -254,19 +212,3 @@ def test_a_loss_that_is_no_number_ends_the_run_and_keeps_the_sound_state(world, 
     with pytest.raises(InputError, match="the loss became"):
         loop.fit()
     assert read_checkpoint_info(tmp_path) == sound
-
-
-def test_stop_requests_are_ignored_outside_the_main_thread(world):
-    """A notebook or a server may train in a thread, where signals cannot be caught."""
-    failed = []
-
-    def train():
-        try:
-            world.loop("simgcd", epochs=1).fit()
-        except Exception as error:
-            failed.append(error)
-
-    thread = threading.Thread(target=train)
-    thread.start()
-    thread.join()
-    assert not failed

@@ -62,20 +62,6 @@ def test_groups_are_those_of_the_reference_code():
     assert {name for name, p in learnable.items() if not p.requires_grad} == frozen
 
 
-def test_a_step_is_the_textbook_step():
-    learnable = network()
-    optimiser = build_sgd(learnable, ("tail", "method"), lr=0.2, momentum=0.9, weight_decay=0.3)
-    expected = {name: p.detach().clone() for name, p in learnable.items()}
-    speed = {name: torch.zeros_like(p) for name, p in expected.items()}
-    for number in range(3):
-        step(learnable, optimiser, number)
-        for name, p in learnable.items():
-            gradient = p.grad + (0.3 * expected[name] if p.ndim > 1 else 0)
-            speed[name] = 0.9 * speed[name] + gradient
-            expected[name] = expected[name] - 0.2 * speed[name]
-            torch.testing.assert_close(p.detach(), expected[name])
-
-
 def test_what_a_stage_does_not_train_is_frozen_until_one_does():
     learnable = network()
     before = {name: p.detach().clone() for name, p in learnable.items()}

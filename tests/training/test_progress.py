@@ -86,11 +86,6 @@ def test_afterwards_signals_reach_whom_they_reached_before(caught):
     assert caught == list(SIGNALS)
 
 
-def test_a_stop_says_where_training_stands():
-    with pytest.raises(Stopped, match="epoch 3 of 9"):
-        StopRequest().leave("epoch 3 of 9")
-
-
 def test_outside_the_main_thread_handlers_stay_as_they_are(caught):
     during = []
 

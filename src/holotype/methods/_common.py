@@ -1,4 +1,4 @@
-"""Helpers that several methods share: class prototypes, pairing, epoch means."""
+"""What several methods share: nearest centres, class prototypes, pairs of images, means for the log."""
 
 from __future__ import annotations
 
@@ -11,6 +11,9 @@ from holotype.methods.base import Method, Task
 
 SOFTNESS = 0.1
 """Temperature that turns squared distances into probabilities; the same as the classifiers' on cosines."""
+AT_ONCE = 1 << 26
+"""Images times classes whose membership is written out at a time: a fourth of a gigabyte. Sums of fewer come from one
+product, so that their last bits are those of always."""
 
 
 class NearestCentreMethod(Method):
@@ -28,49 +31,6 @@ class NearestCentreMethod(Method):
         x = F.normalize(features, dim=-1)
         squares = x.square().sum(-1, keepdim=True) + self.centres.square().sum(-1)
         return (2 * x @ self.centres.T - squares) / SOFTNESS
-
-
-def warn_reduced(setting: str, asked: int, there: int, of: str) -> list[str]:
-    """The sentence about a setting of which only as much is taken as there is; none where there is enough.
-
-    setting: its dotted key. of: what there are too few of, as in `images`.
-    """
-    if asked <= there:
-        return []
-    return [f"{setting} asks for {asked:,} and there are only {there:,} {of}, so {there:,} are taken."]
-
-
-def draw_pairs(
-    key: Tensor, w_old: Tensor, candidate: Tensor, mu: int, mu_id: Tensor | int
-) -> tuple[Tensor, Tensor]:
-    """Each anchor draws `mu` distinct candidates at random and keeps the `mu_id` with the largest w_old.
-
-    key: (B, B) uniform random numbers, row = anchor. w_old: (B,). candidate: (B, B) bool, may anchor i
-    draw row j? -> partner (B, M) row indices, best first, and weight (B, M), their w_old where kept and 0
-    elsewhere; M = min(mu, B). Shapes do not depend on the data.
-    """
-    drawn_key, drawn = torch.where(candidate, key, -1.0).topk(min(mu, key.shape[1]), dim=1)
-    is_drawn = drawn_key >= 0
-    w = torch.where(is_drawn, w_old[drawn], -1.0)
-    w, order = w.sort(dim=1, descending=True, stable=True)
-    position = torch.arange(w.shape[1], device=w.device)
-    keep = (w >= 0) & (position < mu_id)
-    return drawn.gather(1, order), torch.where(keep, w, torch.zeros_like(w))
-
-
-def select_rows(x: Tensor, row: Tensor) -> Tensor:
-    """x[:, row] as a product with a one-hot matrix. x: (V, B, D), row: (B, M) indices -> (V, B, M, D).
-
-    Exact, but for the ten bits of TF32 where train.matmul allows it on a GPU. Its gradient is a product too: that of an
-    index sorts the rows first, in a dozen kernels.
-    """
-    one_hot = (row.flatten()[:, None] == torch.arange(x.shape[1], device=x.device)).to(x.dtype)
-    return (one_hot @ x).unflatten(1, row.shape)
-
-
-AT_ONCE = 1 << 26
-"""Images times classes whose membership is written out at a time: a fourth of a gigabyte. Sums of fewer come from one
-product, so that their last bits are those of always."""
 
 
 def class_means(f: Tensor, label: Tensor, labelled: Tensor, n_known: int) -> Tensor:
@@ -99,6 +59,34 @@ def soft_update(
     mean = (certain.T @ f + cap[:, None] * (membership.T @ f)) / total.clamp_min(1e-12)[:, None]
     moved = l2_normalize(momentum * prototypes + (1 - momentum) * mean)
     return torch.where((certain_mass > 0)[:, None], moved, prototypes)
+
+
+def draw_pairs(
+    key: Tensor, w_old: Tensor, candidate: Tensor, mu: int, mu_id: Tensor | int
+) -> tuple[Tensor, Tensor]:
+    """Each anchor draws `mu` distinct candidates at random and keeps the `mu_id` with the largest w_old.
+
+    key: (B, B) uniform random numbers, row = anchor. w_old: (B,). candidate: (B, B) bool, may anchor i
+    draw row j? -> partner (B, M) row indices, best first, and weight (B, M), their w_old where kept and 0
+    elsewhere; M = min(mu, B). Shapes do not depend on the data.
+    """
+    drawn_key, drawn = torch.where(candidate, key, -1.0).topk(min(mu, key.shape[1]), dim=1)
+    is_drawn = drawn_key >= 0
+    w = torch.where(is_drawn, w_old[drawn], -1.0)
+    w, order = w.sort(dim=1, descending=True, stable=True)
+    position = torch.arange(w.shape[1], device=w.device)
+    keep = (w >= 0) & (position < mu_id)
+    return drawn.gather(1, order), torch.where(keep, w, torch.zeros_like(w))
+
+
+def select_rows(x: Tensor, row: Tensor) -> Tensor:
+    """x[:, row] as a product with a one-hot matrix. x: (V, B, D), row: (B, M) indices -> (V, B, M, D).
+
+    Exact, but for the ten bits of TF32 where train.matmul allows it on a GPU. Its gradient is a product too: that of an
+    index sorts the rows first, in a dozen kernels.
+    """
+    one_hot = (row.flatten()[:, None] == torch.arange(x.shape[1], device=x.device)).to(x.dtype)
+    return (one_hot @ x).unflatten(1, row.shape)
 
 
 class EpochMeans(nn.Module):
@@ -130,3 +118,13 @@ class EpochMeans(nn.Module):
         """Name -> mean, without the names of which nothing was counted. Looks at values: not for use in a step."""
         every = zip(self.names, self.total, self.count, strict=True)
         return {name: total / count for name, total, count in every if float(count) > 0}
+
+
+def warn_reduced(setting: str, asked: int, there: int, of: str) -> list[str]:
+    """The sentence about a setting of which only as much is taken as there is; none where there is enough.
+
+    setting: its dotted key. of: what there are too few of, as in `images`.
+    """
+    if asked <= there:
+        return []
+    return [f"{setting} asks for {asked:,} and there are only {there:,} {of}, so {there:,} are taken."]

@@ -1,4 +1,4 @@
-"""Communities of a graph by the two-level map equation (Infomap), and DCCL's concepts.
+"""DCCL's concepts: communities of the graph of neighbours by the two-level map equation (Infomap).
 
     L(M) = f(sum_m enter_m) - sum_m [ f(enter_m) + f(exit_m) - f(exit_m + p_m) ] - sum_i f(p_i),   f(x) = x log2 x
 
@@ -13,7 +13,7 @@ recorded: the flow is that of links alone.
 The search is Infomap's in outline: nodes move to the module that shortens the code most, modules become the nodes of
 the next level, and the nodes move again from what was found, until nothing is gained. Its coarse tuning is left out:
 it doubled the time for less than 0.05 % of the length. Unlike there, an eighth of the nodes moves at once, each as if
-alone (map_equation.py). That is ten times as fast as one by one and ends at the same lengths: on graphs of 6 000
+alone (`Moves`). That is ten times as fast as one by one and ends at the same lengths: on graphs of 6 000
 nodes and 84 000 links the two differ by less than their seeds do.
 
 Not by modularity (Louvain): it merges groups that are small beside the graph, and classes are.
@@ -36,6 +36,8 @@ from holotype.losses.ops import at_least_float32, l2_normalize
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
 
+log = logging.getLogger("holotype")
+
 TELEPORT = 0.15
 PARTS = 8
 """Parts of the nodes that move one after the other."""
@@ -43,6 +45,175 @@ LEAST_PART = 32
 """Nodes that move at once, at least, where there are as many: fewer do not pay."""
 LEAST_GAIN = 1e-10
 """Bits; what gains less is rounding."""
+CommunityEngine = Literal["own", "infomap"]
+
+
+# -- concepts: communities of the graph of neighbours ---------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Concepts:
+    """What was found among n images."""
+
+    of: Tensor
+    """(n,) long: the concept of each image, -1 = none (an outlier)."""
+    count: int
+    positives: float
+    """Other images in the concept of an image, on average over those that have one; NaN without concepts."""
+    precision: float
+    """Of the pairs of labelled images in one concept, the share of one class; NaN where there is none. Where edges
+    follow labels, these have helped it."""
+
+
+def find_concepts(
+    features: Tensor,
+    label: Tensor,
+    neighbours: int = 15,
+    least_similarity: float = 0.6,
+    smallest: int = 5,
+    edges: Edges = "labelled",
+    engine: CommunityEngine = "own",
+    *,
+    seed: int,
+) -> Concepts:
+    """Communities of the graph of neighbours with at least `smallest` members; a function of its arguments alone.
+
+    features: (n, D). label: (n,), -1 = unlabelled. neighbours: of an image, itself counted.
+    """
+    graph = neighbour_graph(features, label, neighbours, least_similarity, edges)
+    found = drop_small_communities(communities(graph, seed, engine), smallest)
+    positives, precision = partition_stats(found, label.cpu().numpy())
+    count = int(found.max(initial=-1)) + 1
+    return Concepts(torch.from_numpy(found).to(label.device), count, positives, precision)
+
+
+def concept_means(features: Tensor, concepts: Concepts) -> Tensor:
+    """(C, D): the mean of the raw features of each concept's images, then unit length."""
+    x = at_least_float32(features)
+    spare = torch.where(concepts.of < 0, concepts.count, concepts.of)
+    total = x.new_zeros(concepts.count + 1, x.shape[1])
+    return l2_normalize(total.index_put_((spare,), x, accumulate=True)[:-1])  # the same bits at every call
+
+
+def warn_few_concepts(concepts: Concepts, slots: int, told: set[str]) -> None:
+    """Say in one line that there are too few concepts to fill the places of a step, or none at all; each once.
+
+    told: which of the two were said before; it takes in what is said now. Their number changes from search to search.
+    """
+    n = concepts.count
+    which = "none" if n == 0 else "few"
+    if n >= slots or which in told:
+        return
+    told.add(which)
+    if n == 0:
+        log.warning(
+            f"No concept was found among {len(concepts.of):,} images, so the concept loss is 0; "
+            "a lower --method.least_similarity links more of them."
+        )
+    else:
+        log.warning(
+            f"Concepts found: {n}, fewer than the {slots} places of a step, so that they repeat in it."
+        )
+
+
+def partition_stats(community: np.ndarray, label: np.ndarray) -> tuple[float, float]:
+    """What a partition says of its members: how many others each has in its community, on average, and of the pairs of
+    labelled images in one community the share that is of one class. NaN where there is nothing to count.
+
+    community, label: (n,), -1 = none.
+    """
+    size = np.bincount(community[community >= 0])
+    named = (community >= 0) & (label >= 0)
+    kinds, count = np.unique(np.stack([community[named], label[named]]), axis=1, return_counts=True)
+    together = np.bincount(kinds[0], count)
+    pairs, alike = (together * (together - 1)).sum(), (count * (count - 1)).sum()
+    return (
+        float((size * (size - 1)).sum() / size.sum()) if size.sum() else float("nan"),
+        float(alike / pairs) if pairs else float("nan"),
+    )
+
+
+def drop_small_communities(community: np.ndarray, least: int) -> np.ndarray:
+    """The same with -1 for members of communities of fewer than `least`, the others numbered anew from 0."""
+    large = np.bincount(community)[community] >= least
+    kept = np.full(len(community), -1, dtype=np.int64)
+    kept[large] = _numbered(community[large])
+    return kept
+
+
+# -- communities: a search for the shortest code --------------------------------------------------------
+
+
+def communities(weight: csr_array, seed: int, engine: CommunityEngine = "own") -> np.ndarray:
+    """(n,) community of every node, counted from 0 in the order of their first nodes; a node without links is alone.
+
+    weight: (n, n), entry [i, j] >= 0 is the link i -> j. engine: the search below, or the package `infomap`.
+    """
+    found = _infomap(weight, seed) if engine == "infomap" else _search(network(weight), seed)
+    return _numbered(found)
+
+
+def check_community_engine(engine: CommunityEngine) -> None:
+    """Raise InputError where an engine is asked for that is not installed."""
+    if engine == "infomap":
+        try:
+            import infomap as _infomap_package  # noqa: F401
+        except ImportError:
+            raise InputError(
+                "Communities by infomap need the package infomap, which is not installed: pip install "
+                "'holotype[infomap]', or leave --method.communities at own."
+            ) from None
+
+
+def _infomap(weight: csr_array, seed: int) -> np.ndarray:
+    """The same by the package of the authors of the map equation, whose licence (GPL) keeps it optional."""
+    check_community_engine("infomap")
+    from infomap import Infomap
+
+    links = weight.tocoo()
+    search = Infomap(f"--two-level --directed --silent --seed {seed % 2**31 + 1}")
+    for node in range(weight.shape[0]):
+        search.add_node(node)
+    for source, goal, value in zip(*(x.tolist() for x in (*links.coords, links.data)), strict=True):
+        search.add_link(source, goal, value)
+    search.run()
+    found = search.get_modules()
+    # a node without links may be left out
+    return np.array([found.get(node, -1 - node) for node in range(weight.shape[0])])
+
+
+def _search(walk: Network, seed: int) -> np.ndarray:
+    """(n,) modules: moves, levels, and moves of the nodes again from what was found, until L falls no more."""
+    rng = np.random.default_rng(seed)
+    found, length = np.arange(len(walk.node)), np.inf
+    while True:
+        module = _climb(walk, _numbered(Moves(walk, found).settle(rng)), rng)
+        if (new := codelength(walk, module)) > length - LEAST_GAIN:
+            return found
+        found, length = module, new
+
+
+def _climb(walk: Network, module: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    """Merge modules, as nodes of ever smaller networks, while that shortens L."""
+    from scipy.sparse import csr_array
+
+    n = int(module.max(initial=-1)) + 1
+    while True:
+        member = csr_array((np.ones(len(module)), module, np.arange(len(module) + 1)), (len(module), n))
+        above = Network(member.T @ walk.node, (member.T @ walk.link @ member).tocsr())
+        merged = _numbered(Moves(above, np.arange(n)).settle(rng))
+        if (fewer := int(merged.max(initial=-1)) + 1) == n:
+            return module
+        module, n = merged[module], fewer
+
+
+def _numbered(module: np.ndarray) -> np.ndarray:
+    """The same partition, its modules numbered 0, 1, ... in the order of their first members."""
+    _, first, inverse = np.unique(module, return_index=True, return_inverse=True)
+    return np.argsort(np.argsort(first))[inverse]
+
+
+# -- the map equation -----------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -204,167 +375,3 @@ class Moves:
             order = order[: len(order) // 2]
         self.set(before)
         return order, length
-
-
-CommunityEngine = Literal["own", "infomap"]
-
-
-def communities(weight: csr_array, seed: int, engine: CommunityEngine = "own") -> np.ndarray:
-    """(n,) community of every node, counted from 0 in the order of their first nodes; a node without links is alone.
-
-    weight: (n, n), entry [i, j] >= 0 is the link i -> j. engine: the search below, or the package `infomap`.
-    """
-    found = _infomap(weight, seed) if engine == "infomap" else _search(network(weight), seed)
-    return _numbered(found)
-
-
-def drop_small_communities(community: np.ndarray, least: int) -> np.ndarray:
-    """The same with -1 for members of communities of fewer than `least`, the others numbered anew from 0."""
-    large = np.bincount(community)[community] >= least
-    kept = np.full(len(community), -1, dtype=np.int64)
-    kept[large] = _numbered(community[large])
-    return kept
-
-
-def partition_stats(community: np.ndarray, label: np.ndarray) -> tuple[float, float]:
-    """What a partition says of its members: how many others each has in its community, on average, and of the pairs of
-    labelled images in one community the share that is of one class. NaN where there is nothing to count.
-
-    community, label: (n,), -1 = none.
-    """
-    size = np.bincount(community[community >= 0])
-    named = (community >= 0) & (label >= 0)
-    kinds, count = np.unique(np.stack([community[named], label[named]]), axis=1, return_counts=True)
-    together = np.bincount(kinds[0], count)
-    pairs, alike = (together * (together - 1)).sum(), (count * (count - 1)).sum()
-    return (
-        float((size * (size - 1)).sum() / size.sum()) if size.sum() else float("nan"),
-        float(alike / pairs) if pairs else float("nan"),
-    )
-
-
-def _search(walk: Network, seed: int) -> np.ndarray:
-    """(n,) modules: moves, levels, and moves of the nodes again from what was found, until L falls no more."""
-    rng = np.random.default_rng(seed)
-    found, length = np.arange(len(walk.node)), np.inf
-    while True:
-        module = _climb(walk, _numbered(Moves(walk, found).settle(rng)), rng)
-        if (new := codelength(walk, module)) > length - LEAST_GAIN:
-            return found
-        found, length = module, new
-
-
-def _climb(walk: Network, module: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    """Merge modules, as nodes of ever smaller networks, while that shortens L."""
-    from scipy.sparse import csr_array
-
-    n = int(module.max(initial=-1)) + 1
-    while True:
-        member = csr_array((np.ones(len(module)), module, np.arange(len(module) + 1)), (len(module), n))
-        above = Network(member.T @ walk.node, (member.T @ walk.link @ member).tocsr())
-        merged = _numbered(Moves(above, np.arange(n)).settle(rng))
-        if (fewer := int(merged.max(initial=-1)) + 1) == n:
-            return module
-        module, n = merged[module], fewer
-
-
-def _numbered(module: np.ndarray) -> np.ndarray:
-    """The same partition, its modules numbered 0, 1, ... in the order of their first members."""
-    _, first, inverse = np.unique(module, return_index=True, return_inverse=True)
-    return np.argsort(np.argsort(first))[inverse]
-
-
-def check_community_engine(engine: CommunityEngine) -> None:
-    """Raise InputError where an engine is asked for that is not installed."""
-    if engine == "infomap":
-        try:
-            import infomap as _infomap_package  # noqa: F401
-        except ImportError:
-            raise InputError(
-                "Communities by infomap need the package infomap, which is not installed: pip install "
-                "'holotype[infomap]', or leave --method.communities at own."
-            ) from None
-
-
-def _infomap(weight: csr_array, seed: int) -> np.ndarray:
-    """The same by the package of the authors of the map equation, whose licence (GPL) keeps it optional."""
-    check_community_engine("infomap")
-    from infomap import Infomap
-
-    links = weight.tocoo()
-    search = Infomap(f"--two-level --directed --silent --seed {seed % 2**31 + 1}")
-    for node in range(weight.shape[0]):
-        search.add_node(node)
-    for source, goal, value in zip(*(x.tolist() for x in (*links.coords, links.data)), strict=True):
-        search.add_link(source, goal, value)
-    search.run()
-    found = search.get_modules()
-    # a node without links may be left out
-    return np.array([found.get(node, -1 - node) for node in range(weight.shape[0])])
-
-
-log = logging.getLogger("holotype")
-
-
-@dataclass(frozen=True)
-class Concepts:
-    """What was found among n images."""
-
-    of: Tensor
-    """(n,) long: the concept of each image, -1 = none (an outlier)."""
-    count: int
-    positives: float
-    """Other images in the concept of an image, on average over those that have one; NaN without concepts."""
-    precision: float
-    """Of the pairs of labelled images in one concept, the share of one class; NaN where there is none. Where edges
-    follow labels, these have helped it."""
-
-
-def find_concepts(
-    features: Tensor,
-    label: Tensor,
-    *,
-    neighbours: int = 15,
-    least_similarity: float = 0.6,
-    smallest: int = 5,
-    edges: Edges = "labelled",
-    engine: CommunityEngine = "own",
-    seed: int,
-) -> Concepts:
-    """Communities of the graph of neighbours with at least `smallest` members; a function of its arguments alone.
-
-    features: (n, D). label: (n,), -1 = unlabelled. neighbours: of an image, itself counted.
-    """
-    graph = neighbour_graph(features, label, neighbours, least_similarity, edges)
-    found = drop_small_communities(communities(graph, seed, engine), smallest)
-    positives, precision = partition_stats(found, label.cpu().numpy())
-    count = int(found.max(initial=-1)) + 1
-    return Concepts(torch.from_numpy(found).to(label.device), count, positives, precision)
-
-
-def concept_means(features: Tensor, concepts: Concepts) -> Tensor:
-    """(C, D): the mean of the raw features of each concept's images, then unit length."""
-    x = at_least_float32(features)
-    spare = torch.where(concepts.of < 0, concepts.count, concepts.of)
-    total = x.new_zeros(concepts.count + 1, x.shape[1])
-    return l2_normalize(total.index_put_((spare,), x, accumulate=True)[:-1])  # the same bits at every call
-
-
-def warn_few_concepts(concepts: Concepts, slots: int, told: set[str]) -> None:
-    """Say in one line that there are too few concepts to fill the places of a step, or none at all; each once.
-
-    told: which of the two were said before; it takes in what is said now. Their number changes from search to search.
-    """
-    n = concepts.count
-    which = "none" if n == 0 else "few"
-    if n >= slots or which in told:
-        return
-    told.add(which)
-    if n == 0:
-        log.warning(
-            f"No concept was found among {len(concepts.of):,} images, so the concept loss is 0; "
-            "a lower --method.least_similarity links more of them."
-        )
-        return
-    found = "1 concept was found: it repeats" if n == 1 else f"{n} concepts were found: they repeat"
-    log.warning(f"Only {found} to fill the {slots} places of a step.")

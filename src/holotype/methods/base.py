@@ -267,10 +267,6 @@ class Method(nn.Module):
     def __init_subclass__(cls, **given: Any) -> None:
         super().__init_subclass__(**given)
         cls.code_digest = source_digest(cls)
-        for name in {"needs", "capturable"} & vars(cls).keys():
-            raise InputError(
-                f"The method {cls.__name__} sets {name}, which each of its stages says now: write Stage({name}=...)."
-            )
         if "default" not in cls.presets:
             cls.presets = {"default": {}, **cls.presets}
 

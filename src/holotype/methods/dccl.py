@@ -49,17 +49,9 @@ from holotype.methods.schedules import FINAL_LR_SHARE, linear_warmup
 
 
 def rows_with_concepts(
-    standing: Tensor,
-    concept: Tensor,
-    n: int,
-    *,
-    steps: int,
-    batch_size: int,
-    slots: int,
-    members: int,
-    generator: torch.Generator,
+    standing: Tensor, concept: Tensor, n: int, steps: int, batch_size: int, generator: torch.Generator
 ) -> Tensor:
-    """(steps, batch_size + slots * members): balanced rows of each step, and beside them those of its concepts.
+    """(steps, batch_size + SLOTS * MEMBERS): balanced rows of each step, and beside them those of its concepts.
 
     standing: (N,) of every row of the table, 1 = labelled, 0 = unlabelled, -1 = cannot be read. concept: (N,) which of
     the n concepts, -1 = none. With n = 0 ordinary rows fill the places: their concept is -1, and no loss counts them.
@@ -67,8 +59,8 @@ def rows_with_concepts(
     labelled, unlabelled = ((standing == value).nonzero()[:, 0] for value in (1, 0))
     ordinary = balanced_rows(labelled, unlabelled, steps * batch_size, generator).view(steps, batch_size)
     if n:
-        return torch.cat([ordinary, concept_rows(concept, n, steps, slots, members, generator)], 1)
-    filling = balanced_rows(labelled, unlabelled, steps * slots * members, generator)
+        return torch.cat([ordinary, concept_rows(concept, n, steps, SLOTS, MEMBERS, generator)], 1)
+    filling = balanced_rows(labelled, unlabelled, steps * SLOTS * MEMBERS, generator)
     return torch.cat([ordinary, filling.view(steps, -1)], 1)
 
 
@@ -210,10 +202,8 @@ class DCCL(GCD):
     def check(self) -> list[str]:
         c = self.config
         check_community_engine(c.communities)
-        return [
-            *super().check(),
-            *warn_reduced("method.neighbours", c.neighbours, self.task.n_images, "images"),
-        ]
+        few = warn_reduced("method.neighbours", c.neighbours, self.task.n_images, "images")
+        return [*super().check(), *few]
 
     def stages(self) -> list[Stage]:
         return [Stage(rates=(ParamGroup("", pace=dccl_schedule),))]
@@ -228,15 +218,16 @@ class DCCL(GCD):
         if epoch % c.recluster:
             return
         features = images.features()
+        seed = int(torch.randint(2**31, (), generator=images.generator))
         found = find_concepts(
             features,
             images.label,
-            neighbours=c.neighbours,
-            least_similarity=c.least_similarity,
-            smallest=c.smallest,
-            edges=c.edges,
-            engine=c.communities,
-            seed=int(torch.randint(2**31, (), generator=images.generator)),
+            c.neighbours,
+            c.least_similarity,
+            c.smallest,
+            c.edges,
+            c.communities,
+            seed=seed,
         )
         self.memory.zero_()
         self.memory[: found.count] = concept_means(features, found)
@@ -248,16 +239,8 @@ class DCCL(GCD):
         warn_few_concepts(found, SLOTS, self.told)
 
     def rows(self, stage: Stage, epoch: int, draw: torch.Generator) -> Tensor:
-        return rows_with_concepts(
-            self.standing.cpu(),
-            self.concept.cpu(),
-            int(self.count),
-            steps=self.steps,
-            batch_size=self.batch_size,
-            slots=SLOTS,
-            members=MEMBERS,
-            generator=draw,
-        )
+        standing, concept = self.standing.cpu(), self.concept.cpu()
+        return rows_with_concepts(standing, concept, int(self.count), self.steps, self.batch_size, draw)
 
     # -- the step -----------------------------------------------------------------------------------
 

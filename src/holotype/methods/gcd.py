@@ -88,14 +88,8 @@ class GCD(NearestCentreMethod):
         }
 
     def finish(self, images: Images) -> None:
-        c = self.config
-        self.centres.copy_(
-            semi_supervised_centres(
-                images.features(),
-                images.label,
-                self.task.k,
-                n_init=c.n_init,
-                max_iter=c.max_iter,
-                generator=images.generator,
-            )
+        search = {"n_init": self.config.n_init, "max_iter": self.config.max_iter}
+        centres = semi_supervised_centres(
+            images.features(), images.label, self.task.k, **search, generator=images.generator
         )
+        self.centres.copy_(centres)

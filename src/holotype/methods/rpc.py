@@ -247,16 +247,13 @@ class RPC(SimGCD):
 
     def discover(self, f: Tensor, w_old: Tensor, batch: Batch) -> Tensor:
         """L_new (R6) over the unlabelled rows of both weak views, with w_new^sharpen for w_new."""
-        c = self.config.new
-        rows = f.flatten(0, 1)
-        return relational_consistency(
-            signature(rows, self.prototypes),
-            rows,
-            self.novel_weight(w_old).repeat(2),
+        rows, w_new = f.flatten(0, 1), self.novel_weight(w_old).repeat(2)
+        image, unlabelled, s = (
             batch.image.repeat(2),
             ~batch.labelled.repeat(2),
-            tau=c.tau,
+            signature(rows, self.prototypes),
         )
+        return relational_consistency(s, rows, w_new, image, unlabelled, tau=self.config.new.tau)
 
     # -- weights, groups, prototypes (all without gradient) ---------------------------------------
 
@@ -282,16 +279,13 @@ class RPC(SimGCD):
         p_known = (q / self.config.tau).softmax(-1)[..., : self.task.n_known]
         p_known = p_known / p_known.sum(-1, keepdim=True).clamp_min(1e-12)
         membership = (w_old * ~batch.labelled)[None, :, None] * p_known * (now["ramp"] >= 1)
-        self.prototypes.copy_(
-            soft_update(
-                self.prototypes,
-                l2_normalize(f).flatten(0, 1),
-                batch.label.repeat(2),
-                batch.labelled.repeat(2),
-                membership.flatten(0, 1),
-                self.config.prototype_momentum,
-            )
+        rows, member, m = (
+            l2_normalize(f).flatten(0, 1),
+            membership.flatten(0, 1),
+            self.config.prototype_momentum,
         )
+        label, labelled = batch.label.repeat(2), batch.labelled.repeat(2)
+        self.prototypes.copy_(soft_update(self.prototypes, rows, label, labelled, member, m))
 
     @torch.no_grad()
     def groups(self, q: Tensor, w_old: Tensor, batch: Batch) -> tuple[Tensor, Tensor]:

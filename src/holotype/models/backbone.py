@@ -18,8 +18,6 @@ from torch import Tensor, nn
 from holotype.config.schema import (
     DINOV2_NATIVE,
     DINOV2_SIZE,
-    IMAGENET_MEAN,
-    IMAGENET_STD,
     POOLS,
     RGB,
     BackboneConfig,
@@ -31,11 +29,7 @@ from holotype.errors import InputError
 from holotype.models.hub import is_repository, load_from_hub, repository_origin
 from holotype.models.tail import Model, check_blocks, split_backbone
 from holotype.models.weights_io import (
-    CAVEAT,
-    EMBEDDED,
-    TEST_BACKBONES,
     WeightsOrigin,
-    backbone_caveat,
     check_normalisation,
     find_origin,
     load_network,
@@ -64,9 +58,6 @@ def find_pool(model: Model, wanted: Pool, arch: str, *, own_pool: bool = False) 
 
 def expected_pool(config: BackboneConfig) -> dict[str, str | None]:
     """What an identity will say of the pool (None: nothing), as far as the settings alone tell; else empty."""
-    from holotype.models.weights_io import find_origin
-    from holotype.models.zoo import model_outline
-
     if config.pool == "auto":
         # metadata and repositories may say anything
         silent = config.arch is None and (config.name.endswith(".safetensors") or ":" in config.name)
@@ -83,20 +74,6 @@ def set_pool(model: Model, pool: str) -> None:
     if pool:
         model.global_pool, model.attn_pool = KINDS[pool], None
 
-
-__all__ = [
-    "CAVEAT",
-    "EMBEDDED",
-    "IMAGENET_MEAN",
-    "IMAGENET_STD",
-    "TEST_BACKBONES",
-    "Backbone",
-    "BackboneConfig",
-    "backbone_caveat",
-    "load_backbone",
-    "split_backbone",
-    "state_digest",
-]
 
 log = logging.getLogger("holotype")
 
@@ -148,18 +125,13 @@ def load_backbone(config: BackboneConfig, *, fetch: bool = True) -> Backbone:
     dim = int(model.num_features)
     set_pool(model, pool)
     trunk, tail = split_backbone(model, config.train_blocks)
-    usual = [
-        origin.mean or _rgb(outline.pretrained_cfg["mean"]),
-        origin.std or _rgb(outline.pretrained_cfg["std"]),
-    ]
+    usual = [getattr(origin, key) or _rgb(outline.pretrained_cfg[key]) for key in ("mean", "std")]
     mean, std = mean or usual[0], std or usual[1]
     changes: dict[str, Any] = {"pool": pool} if pool else {}
     changes |= {"mean": list(mean), "std": list(std)} if [mean, std] != usual else {}
     licence = origin.licence or UNKNOWN
-    silent = config.name == "embedded" or (
-        licence == UNKNOWN and not hub
-    )  # a file of one's own that does not say
-    if fetch and not silent:
+    own_file = licence == UNKNOWN and not hub  # one that does not say
+    if fetch and config.name != "embedded" and not own_file:
         (log.warning if has_conditions(licence) else log.info)(licence_text(origin.name, licence))
     return Backbone(trunk, tail, dim, size, mean, std, origin.name, digest, origin.caveat, changes, licence)
 

@@ -40,12 +40,8 @@ class CompiledBlocks:
         ) as error:  # compilers fail in many ways (no C compiler, no Triton, an unknown operation)
             self.undo()
             found = function(*given)  # an error that is not the compiler's shows itself here
-            reason = str(error).strip().split("\n")[0]
-            log.warning(
-                "The trunk could not be compiled (%s: %s); it runs uncompiled, which is slower.",
-                type(error).__name__,
-                reason,
-            )
+            reason = f"{type(error).__name__}: {str(error).strip().split(chr(10))[0]}"
+            log.warning("The trunk could not be compiled (%s); it runs uncompiled, which is slower.", reason)
         self.proven = True
         return found
 

@@ -47,9 +47,7 @@ LAYOUTS: dict[str, Rules] = {
         (r"^embeddings\.register_tokens$", "register_tokens"),
         (r"^embeddings\.position_embeddings$", "pos_embed"),
         (r"^embeddings\.patch_embeddings\.projection\.", "patch_embed.proj."),
-        (r"\.attention\.attention\.(q)uery\.", r".attn.\1."),
-        (r"\.attention\.attention\.(k)ey\.", r".attn.\1."),
-        (r"\.attention\.attention\.(v)alue\.", r".attn.\1."),
+        (r"\.attention\.attention\.([qkv])(uery|ey|alue)\.", r".attn.\1."),
         (r"\.attention\.output\.dense\.", ".attn.proj."),
         (r"\.mlp\.weights_in\.", ".mlp.w12."),
         (r"\.mlp\.weights_out\.", ".mlp.w3."),
@@ -94,10 +92,8 @@ def to_timm_names(state: Mapping[str, Tensor], where: str) -> State:
             f"The weights in {where} have the names of transformers' ViT, which are not read here: take timm's twin of "
             "the network (vit_base_patch16_224.augreg_in21k, or vit_base_patch16_224.dino for facebook/dino-vitb16)."
         )
-    found = {
-        _renamed(name, LAYOUTS[layout]): value for name, value in state.items() if not DROPPED.match(name)
-    }
-    found = _joined(found)
+    kept = {name: value for name, value in state.items() if not DROPPED.match(name)}
+    found = _joined({_renamed(name, LAYOUTS[layout]): value for name, value in kept.items()})
     if layout == "DINOv2":
         found.setdefault("mask_token", torch.zeros(1))  # by which timm knows the layout; it drops it
     if layout == "DINOv3":
@@ -207,24 +203,15 @@ def from_timm_config(content: Config) -> HubModel:
     tagged = f"{base}.{cfg.get('tag')}"
     arch = tagged if tagged in import_timm().list_pretrained() else base
     check_name(arch, with_weights=False)
-    size = (
-        settings.pop("img_size", None) or (cfg.get("input_size") or content.get("input_size") or [None])[-1]
-    )
+    shape = cfg.get("input_size") or content.get("input_size") or [None]
+    size = settings.pop("img_size", None) or shape[-1]
     settings.pop("num_classes", None)
     if content.get("global_pool") in ("token", "avg", "map"):
         settings.setdefault("global_pool", content["global_pool"])
     mean, std = (as_rgb(key, cfg[key]) if cfg.get(key) else None for key in ("mean", "std"))
     own = int(content.get("num_classes") or 0) > 0
-    return HubModel(
-        arch,
-        WEIGHTS,
-        _image_side(size),
-        mean,
-        std,
-        settings,
-        own_pool=own,
-        licence=str(cfg.get("license") or ""),
-    )
+    licence = str(cfg.get("license") or "")
+    return HubModel(arch, WEIGHTS, _image_side(size), mean, std, settings, own, licence)
 
 
 def from_open_clip_config(content: Config, where: str) -> HubModel:
@@ -263,11 +250,11 @@ def from_transformers_config(content: Config, preprocess: Config, where: str) ->
     elif kind == "siglip":
         arch = _nearest(f"vit_{SIGLIP_SIZES.get(width)}_patch{patch}_siglip", size)
     else:
-        twin = (
-            f": take timm's twin, {TWINS[kind]}" if kind in TWINS else ": choose a vision transformer of timm"
+        advice = (
+            f"take timm's twin, {TWINS[kind]}" if kind in TWINS else "choose a vision transformer of timm"
         )
         raise InputError(
-            f"{where} holds a network of transformers' kind {kind or 'unknown'}, not read here{twin}."
+            f"{where} holds a network of transformers' kind {kind or 'unknown'}, not read here: {advice}."
         )
     _check_exists(arch, where)
     mean, std = (

@@ -27,6 +27,7 @@ import yaml
 from holotype.config.schema import BackboneConfig
 from holotype.errors import InputError
 from holotype.models.convert import (
+    CLIP_WEIGHTS,
     HubModel,
     from_open_clip_config,
     from_timm_config,
@@ -45,12 +46,7 @@ from holotype.models.zoo import RECOMMENDED, UNKNOWN, import_timm, model_outline
 from holotype.utils.atomic import atomic_write
 
 PREFIX = "hf-hub:"
-OPEN_CLIP, CONFIG, PREPROCESS, CARD = (
-    "open_clip_config.json",
-    "config.json",
-    "preprocessor_config.json",
-    "README.md",
-)
+CONFIG, OPEN_CLIP = "config.json", "open_clip_config.json"
 
 
 CLIENT = "huggingface_hub"
@@ -60,13 +56,6 @@ MAX_ERROR_TEXT = 150
 """Characters of an error that are told."""
 HUB_CLIENTS = ("huggingface_hub", "httpx", "httpx2", "requests", "urllib3")
 """Packages whose errors speak of the network."""
-CACHE_NAMES = (
-    "model.safetensors",
-    "pytorch_model.bin",
-    "open_clip_model.safetensors",
-    "open_clip_pytorch_model.bin",
-)
-"""Names that weights have on the hub."""
 
 log = logging.getLogger(__name__)
 
@@ -172,20 +161,19 @@ def is_network_error(error: Exception) -> bool:
 
 def _damage_error(arch: str, repository: str, error: Exception) -> str:
     """The sentence about weights that were fetched and cannot be read."""
-    files = " and ".join(str(file) for file in _download(repository))
-    what = f"delete {files}" if files else f"delete {repository} from the hub's cache (hf cache)"
+    files = " and ".join(str(file) for file in _cached_files(repository))
+    what = files or f"{repository} from the hub's cache (hf cache)"
     return (
-        f"The weights of {arch} were not fetched whole from the Hugging Face hub ({short_error(error)}): "
-        f"{what}, and run "
-        "the same command again."
+        f"The weights of {arch} were not fetched whole from the Hugging Face hub ({short_error(error)}): delete "
+        f"{what}, and run the same command again."
     )
 
 
-def _download(repository: str) -> list[Path]:
+def _cached_files(repository: str) -> list[Path]:
     """Files of a repository in the hub's cache; where it keeps links to them, what these point to."""
     from huggingface_hub import try_to_load_from_cache
 
-    found = [try_to_load_from_cache(repository, name) for name in CACHE_NAMES]
+    found = [try_to_load_from_cache(repository, name) for name in CLIP_WEIGHTS]
     return [Path(file).resolve() for file in found if isinstance(file, str)]
 
 
@@ -202,18 +190,9 @@ def repository_origin(name: str, *, fetch: bool) -> WeightsOrigin:
     described = repository.describe()
     check_buildable(described, name)
     file = repository.weights(described) if fetch else None
-    return WeightsOrigin(
-        name,
-        described.arch,
-        file,
-        described.image_size,
-        described.mean,
-        described.std,
-        weights_digest(file) if file else "",
-        settings=described.settings,
-        own_pool=described.own_pool,
-        licence=described.licence or repository.licence(),
-    )
+    shared = {key: value for key, value in vars(described).items() if key not in ("files", "licence")}
+    licence, digest = described.licence or repository.licence(), weights_digest(file) if file else ""
+    return WeightsOrigin(name, file=file, digest=digest, licence=licence, **shared)
 
 
 def check_buildable(described: HubModel, name: str) -> None:
@@ -243,7 +222,7 @@ class HubRepository:
             if clip := self.read(OPEN_CLIP):
                 return from_open_clip_config(clip, self.name)
             if "model_type" in content:
-                return from_transformers_config(content, self.read(PREPROCESS), self.name)
+                return from_transformers_config(content, self.read("preprocessor_config.json"), self.name)
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise InputError(
                 f"The configuration of {self.name} cannot be read ({type(error).__name__}: {error})."
@@ -263,7 +242,7 @@ class HubRepository:
 
     def licence(self) -> str:
         """As the first lines of its card name it."""
-        card = self.file(CARD)
+        card = self.file("README.md")
         text = card.read_text(encoding="utf-8", errors="replace") if card else ""
         head = re.match(r"---\s*\n(.*?)\n---", text, re.DOTALL)
         try:
@@ -300,9 +279,7 @@ class HubRepository:
         )
 
         try:
-            place = (
-                os.environ.get("HF_ENDPOINT") or None
-            )  # as it is now: the client looks when it is imported
+            place = os.environ.get("HF_ENDPOINT") or None  # the client looks when it is imported
             with hub_request():
                 return Path(hf_hub_download(self.id, name, revision=self.revision, endpoint=place))
         except GatedRepoError as error:
@@ -399,14 +376,10 @@ def native_image_size(origin: WeightsOrigin, outline: Model) -> int:
 
 
 def metadata_tags(origin: WeightsOrigin, outline: Model, size: int, name: str) -> dict[str, str]:
-    mean, std = (
-        getattr(origin, key) or tuple(map(float, outline.pretrained_cfg[key])) for key in ("mean", "std")
-    )
-    tags = {
-        "timm": origin.arch,
-        "image_size": str(size),
-        "mean": ",".join(map(str, mean)),
-        "std": ",".join(map(str, std)),
+    tags = {"timm": origin.arch, "image_size": str(size)}
+    for key in ("mean", "std"):
+        tags[key] = ",".join(str(float(x)) for x in getattr(origin, key) or outline.pretrained_cfg[key])
+    tags |= {
         "pool": "own" if origin.own_pool else "auto",
         "license": origin.licence or UNKNOWN,
         "source": name,

@@ -37,6 +37,102 @@ Model = Any
 """A timm VisionTransformer or Eva with num_classes=0; timm has no types that a checker could use."""
 Block = Any
 """One of its blocks."""
+ALIGNED = 8
+"""Numbers of 16 bits in the 16 bytes that a GPU reads at once."""
+
+
+def split_backbone(model: Model, train_blocks: int) -> tuple[nn.Module, WholeTail]:
+    """Take a model apart: trunk(images) -> tokens, tail(tokens) -> features, tail(trunk(x)) = model(x).
+
+    The trunk is the model itself, shortened, in evaluation mode and frozen; the tail owns the last
+    `train_blocks` blocks, which alone require gradients, and the frozen norm and pool.
+    """
+    depth = len(model.blocks)
+    check_blocks(train_blocks, depth, type(model).__name__)
+    model.requires_grad_(False).eval()
+    first = depth - train_blocks
+    tail = build_tail(model, first)
+    tail.blocks.requires_grad_(True)
+    model.blocks = model.blocks[:first]
+    model.norm, model.fc_norm, model.attn_pool = nn.Identity(), nn.Identity(), None
+    model.reset_classifier(0, "")  # timm's way to say: return the tokens
+    return model, tail
+
+
+def check_blocks(train_blocks: int, depth: int, arch: str) -> None:
+    if not 1 <= train_blocks <= depth:
+        raise InputError(f"train_blocks is {train_blocks}, but {arch} has {depth} blocks: use 1 to {depth}.")
+
+
+def build_tail(model: Model, first: int) -> WholeTail:
+    """The cheapest exact tail for `model` (timm VisionTransformer or Eva), trained from block `first` on."""
+    if absorbs_pool(model):
+        return PoolTail(model, first)
+    takes_cls = model.global_pool == "token" and model.attn_pool is None and model.cls_token is not None
+    return (_row_tail(model) if takes_cls else WholeTail)(model, first)
+
+
+def _row_tail(model: Model) -> type[WholeTail]:
+    """The tail that computes a single row of the last block; the whole one for a block of which it cannot be had."""
+    from timm.layers import AttentionRope
+    from timm.models import eva
+    from timm.models import vision_transformer as vit
+
+    block = model.blocks[-1]
+    kinds = {vit.Block: (vit.Attention,), eva.EvaBlock: (eva.EvaAttention, AttentionRope)}
+    if type(getattr(block, "attn", None)) not in kinds.get(type(block), ()) or not _is_plain(block):
+        return WholeTail
+    attn = block.attn
+    normed = not (isinstance(attn.q_norm, nn.Identity) and isinstance(attn.k_norm, nn.Identity))
+    if type(block) is vit.Block:
+        return KVTail if normed else AbsorbedTail
+    return RotaryTail if normed or model.rope is not None or attn.qkv is None else AbsorbedTail
+
+
+def _is_plain(block: Block) -> bool:
+    """Whether nothing in the block is dropped or gated, and every query has keys of its own."""
+    attn = block.attn
+    dropped = attn.attn_drop.p or attn.proj_drop.p or not isinstance(block.drop_path1, nn.Identity)
+    return not dropped and getattr(attn, "gate", None) is None and getattr(attn, "num_kv_groups", 1) == 1
+
+
+def absorbs_pool(model: Model) -> bool:
+    """Whether the model's attention pool is one that PoolTail can compute."""
+    from timm.layers import AttentionPoolLatent
+
+    pool = model.attn_pool
+    if type(pool) is not AttentionPoolLatent or pool.latent_len != 1 or pool.pos_embed is not None:
+        return False
+    plain = isinstance(pool.q_norm, nn.Identity) and isinstance(pool.k_norm, nn.Identity)
+    return plain and pool.pool == "token" and pool.proj_drop.p == 0
+
+
+def place_trunk(trunk: nn.Module, device: torch.device, dtype: torch.dtype) -> nn.Module:
+    """Move a trunk, whose rotary positions keep float32 where the rest has 16 bits.
+
+    Angles that are rounded to 8 bits of mantissa put patches in the wrong places; timm rotates in the wider type.
+    """
+    rope = getattr(trunk, "rope", None)
+    if rope is None:
+        return trunk.to(device, dtype)
+    trunk.rope = None  # type: ignore[assignment]
+    trunk.to(device, dtype)
+    trunk.rope = rope.to(device, torch.promote_types(dtype, torch.float32))
+    return trunk
+
+
+def rotary_positions(model: Model) -> Tensor | None:
+    """The rotary positions at the model's image size, None where it has none; in mixed mode one per block."""
+    if getattr(model, "rope", None) is None:
+        return None
+    like = next(model.parameters())
+    blank = torch.zeros(1, 3, *model.patch_embed.img_size, device=like.device, dtype=like.dtype)
+    with torch.no_grad():
+        _, rope = model._pos_embed(model.patch_embed(blank))
+    return rope
+
+
+# -- whole blocks ---------------------------------------------------------------------------------------
 
 
 class WholeTail(nn.Module):
@@ -146,44 +242,7 @@ class PoolTail(WholeTail):
         return out if pool.mlp is None else out + pool.mlp(pool.norm(out))
 
 
-def absorbs_pool(model: Model) -> bool:
-    """Whether the model's attention pool is one that PoolTail can compute."""
-    from timm.layers import AttentionPoolLatent
-
-    pool = model.attn_pool
-    if type(pool) is not AttentionPoolLatent or pool.latent_len != 1 or pool.pos_embed is not None:
-        return False
-    plain = isinstance(pool.q_norm, nn.Identity) and isinstance(pool.k_norm, nn.Identity)
-    return plain and pool.pool == "token" and pool.proj_drop.p == 0
-
-
-def place_trunk(trunk: nn.Module, device: torch.device, dtype: torch.dtype) -> nn.Module:
-    """Move a trunk, whose rotary positions keep float32 where the rest has 16 bits.
-
-    Angles that are rounded to 8 bits of mantissa put patches in the wrong places; timm rotates in the wider type.
-    """
-    rope = getattr(trunk, "rope", None)
-    if rope is None:
-        return trunk.to(device, dtype)
-    trunk.rope = None  # type: ignore[assignment]
-    trunk.to(device, dtype)
-    trunk.rope = rope.to(device, torch.promote_types(dtype, torch.float32))
-    return trunk
-
-
-def rotary_positions(model: Model) -> Tensor | None:
-    """The rotary positions at the model's image size, None where it has none; in mixed mode one per block."""
-    if getattr(model, "rope", None) is None:
-        return None
-    like = next(model.parameters())
-    blank = torch.zeros(1, 3, *model.patch_embed.img_size, device=like.device, dtype=like.dtype)
-    with torch.no_grad():
-        _, rope = model._pos_embed(model.patch_embed(blank))
-    return rope
-
-
-ALIGNED = 8
-"""Numbers of 16 bits in the 16 bytes that a GPU reads at once."""
+# -- the CLS row alone ----------------------------------------------------------------------------------
 
 
 class RowTail(WholeTail):
@@ -377,58 +436,3 @@ class _AlignedPool(torch.autograd.Function):
 
 def _bias(linear: nn.Linear) -> Tensor:
     return linear.weight.new_zeros(linear.out_features) if linear.bias is None else linear.bias
-
-
-def split_backbone(model: Model, train_blocks: int) -> tuple[nn.Module, WholeTail]:
-    """Take a model apart: trunk(images) -> tokens, tail(tokens) -> features, tail(trunk(x)) = model(x).
-
-    The trunk is the model itself, shortened, in evaluation mode and frozen; the tail owns the last
-    `train_blocks` blocks, which alone require gradients, and the frozen norm and pool.
-    """
-    depth = len(model.blocks)
-    check_blocks(train_blocks, depth, type(model).__name__)
-    model.requires_grad_(False).eval()
-    first = depth - train_blocks
-    tail = build_tail(model, first)
-    tail.blocks.requires_grad_(True)
-    model.blocks = model.blocks[:first]
-    model.norm, model.fc_norm, model.attn_pool = nn.Identity(), nn.Identity(), None
-    model.reset_classifier(0, "")  # timm's way to say: return the tokens
-    return model, tail
-
-
-def check_blocks(train_blocks: int, depth: int, arch: str) -> None:
-    if not 1 <= train_blocks <= depth:
-        raise InputError(f"train_blocks is {train_blocks}, but {arch} has {depth} blocks: use 1 to {depth}.")
-
-
-def build_tail(model: Model, first: int) -> WholeTail:
-    """The cheapest exact tail for `model` (timm VisionTransformer or Eva), trained from block `first` on."""
-    if absorbs_pool(model):
-        return PoolTail(model, first)
-    takes_cls = model.global_pool == "token" and model.attn_pool is None and model.cls_token is not None
-    return (_row_tail(model) if takes_cls else WholeTail)(model, first)
-
-
-def _row_tail(model: Model) -> type[WholeTail]:
-    """The tail that computes a single row of the last block; the whole one for a block of which it cannot be had."""
-    from timm.layers import AttentionRope
-    from timm.models import eva
-    from timm.models import vision_transformer as vit
-
-    block = model.blocks[-1]
-    kinds = {vit.Block: (vit.Attention,), eva.EvaBlock: (eva.EvaAttention, AttentionRope)}
-    if type(getattr(block, "attn", None)) not in kinds.get(type(block), ()) or not _is_plain(block):
-        return WholeTail
-    attn = block.attn
-    normed = not (isinstance(attn.q_norm, nn.Identity) and isinstance(attn.k_norm, nn.Identity))
-    if type(block) is vit.Block:
-        return KVTail if normed else AbsorbedTail
-    return RotaryTail if normed or model.rope is not None or attn.qkv is None else AbsorbedTail
-
-
-def _is_plain(block: Block) -> bool:
-    """Whether nothing in the block is dropped or gated, and every query has keys of its own."""
-    attn = block.attn
-    dropped = attn.attn_drop.p or attn.proj_drop.p or not isinstance(block.drop_path1, nn.Identity)
-    return not dropped and getattr(attn, "gate", None) is None and getattr(attn, "num_kv_groups", 1) == 1

@@ -1,14 +1,12 @@
 """Token cache: the trunk's output for a fixed number of views per image, on disk or in memory.
 
-They follow the tokens: 4 bytes an entry, and 4 of the checksums themselves. A cache may be larger than memory and is
-read as it is used, so that it is not read as a whole to be checked; each entry costs its share once, at 2 GB a second.
-
 An approximation, always marked as such: instead of a fresh crop, a step draws one of M weak and S strong views
 that every image has. One more entry per image holds its centre view, for evaluation. Tokens lie in one
 tensor of (entries, tokens * D), on the device, in host memory or in a memory-mapped file, in 16 bits: float16, or
 bfloat16 where the trunk computes in it, so that a cached view is to the bit what the trunk would return. Files
-are kept for later runs under the hash of all that decides their content, with a checksum of each entry
-(entry_checks.py); they can be deleted at any time.
+are kept for later runs under the hash of all that decides their content; they can be deleted at any time. Checksums
+follow the tokens: 4 bytes an entry, and 4 of the checksums themselves. A cache may be larger than memory and is read as
+it is used, so that it is not read as a whole to be checked; each entry costs its share once, at 2 GB a second.
 """
 
 from __future__ import annotations
@@ -64,10 +62,8 @@ class EntryChecksums:
             stream.seek(tokens.nbytes)
             tail = stream.read(checksum_bytes(len(tokens)))
         own, last = tail[:-CHECKSUM_BYTES], tail[-CHECKSUM_BYTES:]
-        if (
-            len(own) != CHECKSUM_BYTES * len(tokens)
-            or zlib.crc32(own).to_bytes(CHECKSUM_BYTES, "little") != last
-        ):
+        whole = len(own) == CHECKSUM_BYTES * len(tokens)
+        if not whole or zlib.crc32(own).to_bytes(CHECKSUM_BYTES, "little") != last:
             raise CorruptFile("its checksums are not whole")
         self.file, self.tokens = file, tokens
         self.told = np.frombuffer(own, dtype="<u4")
@@ -243,9 +239,8 @@ def read_tokens(
     """
     os.utime(file)  # the one used longest ago is the first to go
     with file.open("rb") as stream:
-        try_shared_lock(
-            stream.fileno()
-        )  # as long as the mapping lasts: `holotype cache --clear` leaves it alone
+        # as long as the mapping lasts: `holotype cache --clear` leaves it alone
+        try_shared_lock(stream.fileno())
         # mode c: pages can be changed in memory and never reach the file
         mapped = np.memmap(stream, np.int16, "c", shape=size)
     checks, tokens = EntryChecksums(file, mapped), torch.from_numpy(mapped).view(dtype)
@@ -291,11 +286,8 @@ def save_tokens(tokens: Tensor, file: Path, limit: int) -> None:
     entries, width = tokens.shape
     nbytes = file_bytes((entries, width))
     if not evict_to_fit(file.parent, nbytes, limit):
-        log.info(
-            "The token cache is not kept for later runs: %s are more than the %s for all of them.",
-            format_bytes(nbytes),
-            format_bytes(limit),
-        )
+        sizes = f"{format_bytes(nbytes)} are more than the {format_bytes(limit)} for all of them"
+        log.info("The token cache is not kept for later runs: %s.", sizes)
         return
     try:
         with writing_tokens(file, (entries, width), tokens.dtype) as kept:

@@ -106,9 +106,8 @@ def _weights_path(name: str) -> Path | None:
 def _file_origin(path: Path, config: BackboneConfig, name: str) -> WeightsOrigin:
     """What a safetensors file says about itself: its metadata, else its known stem or content."""
     said, digest = read_metadata(path), weights_digest(path)
-    made = TEST_BACKBONES.get(path.stem) or next(
-        (m for m in TEST_BACKBONES.values() if m.digest == digest), None
-    )
+    same = [made for made in TEST_BACKBONES.values() if made.digest == digest]
+    made = TEST_BACKBONES.get(path.stem) or next(iter(same), None)
     arch = config.arch or said.get("timm") or (made.arch if made else None)
     if arch is None:
         raise InputError(

@@ -22,9 +22,73 @@ from holotype.data.samplers import SAMPLERS, keyed_generator
 from holotype.data.table import Table
 from holotype.errors import InputError
 from holotype.methods.base import Method, Progress, Stage
-from holotype.training.build_token_cache import CacheShards
 from holotype.training.views import Key, ViewSource
-from holotype.utils.distributed import world_size
+from holotype.utils.distributed import rank, world_size
+
+log = logging.getLogger("holotype")
+
+DRAW_BLOCK = 16
+"""Steps whose random numbers are drawn and sent to the device together."""
+EPOCHS_AHEAD = 3
+"""Steps announced to the source before they are fetched."""
+
+
+@dataclass(frozen=True)
+class CacheShards:
+    """Which shard of a token cache each image is in.
+
+    The usable images are dealt out to S shards in turn. Position j of every batch is drawn from shard j mod S, whatever
+    the number of processes; process p of P, where P divides S, encodes the positions p, p + P, ... and so needs the
+    images of the shards p, p + P, ... alone. Batches are drawn evenly from the shards, not freely from all images: this
+    is why the number of shards, and not that of processes, is a part of what a run is.
+    """
+
+    count: int
+    shard: Tensor
+    """(N,) of every row of a table, -1 for those that cannot be read; on the CPU."""
+
+    @classmethod
+    def deal(cls, usable: Tensor, n: int, count: int) -> CacheShards:
+        """usable: (n_usable,) rows of a table of n."""
+        if count % world_size():
+            raise InputError(
+                f"{count} shards cannot be dealt out evenly to {world_size()} processes; "
+                "choose a multiple with --train.shards."
+            )
+        if count > len(usable):
+            raise InputError(f"--train.shards {count} is more than the {len(usable):,} usable images.")
+        shard = torch.full((n,), -1)
+        shard[usable] = torch.arange(len(usable)) % count
+        return cls(count, shard)
+
+    def owner(self, rows: Tensor) -> Tensor:
+        """(n,) rows -> (n,) number of the process that holds their tokens."""
+        return self.shard[rows] % world_size()
+
+    def held(self, usable: Tensor) -> Tensor:
+        """(n_held,) places among `usable` of the images that this process holds."""
+        return (self.owner(usable) == rank()).nonzero().flatten()
+
+    def largest(self, usable: Tensor) -> int:
+        """Images of the process that holds the most."""
+        return int(self.owner(usable).bincount(minlength=world_size()).max())
+
+    def draw(
+        self,
+        sampler: Callable[[Tensor, Tensor, int, torch.Generator], Tensor],
+        pools: tuple[Tensor, Tensor],
+        n: int,
+        generator: Callable[[int], torch.Generator],
+    ) -> Tensor:
+        """(n,) rows, of which number j is drawn from shard j mod S, of which n is a multiple.
+
+        pools: labelled and unlabelled rows. generator: of a shard, by its number.
+        """
+        parts = []
+        for number in range(self.count):
+            labelled, unlabelled = (pool[self.shard[pool] == number] for pool in pools)
+            parts.append(sampler(labelled, unlabelled, n // self.count, generator(number)))
+        return torch.stack(parts, dim=1).flatten()
 
 
 @dataclass(frozen=True)
@@ -85,15 +149,9 @@ def index_rows(table: Table, batch_size: int, shards: int = 0) -> RowIndex:
         )
     if shards and unit is not None:
         raise InputError("--train.shards does not go together with bursts yet; leave one of them out.")
-    return RowIndex(
-        usable=rows,
-        labelled=(usable & (target >= 0)).nonzero().flatten(),
-        unlabelled=(usable & (target < 0)).nonzero().flatten(),
-        target=target,
-        steps=n // batch_size,
-        shards=CacheShards.deal(rows, len(table), shards) if shards else None,
-        unit=unit,
-    )
+    labelled = target[rows] >= 0
+    dealt = CacheShards.deal(rows, len(table), shards) if shards else None
+    return RowIndex(rows, rows[labelled], rows[~labelled], target, n // batch_size, dealt, unit)
 
 
 def check_rows(own: Tensor, rows: RowIndex, method: str) -> Tensor:
@@ -110,14 +168,6 @@ def check_rows(own: Tensor, rows: RowIndex, method: str) -> Tensor:
             f"The {own.shape[1]} images in a step of {method} cannot be shared evenly by {world_size()} processes."
         )
     return own
-
-
-log = logging.getLogger("holotype")
-
-DRAW_BLOCK = 16
-"""Steps whose random numbers are drawn and sent to the device together."""
-EPOCHS_AHEAD = 3
-"""Steps announced to the source before they are fetched."""
 
 
 @dataclass(frozen=True)

@@ -1,10 +1,4 @@
-"""Build the token cache: plan which views fit, run the trunk once, shard over processes.
-
-The usable images are dealt out to S shards in turn. Position j of every batch is drawn from shard j mod S, whatever the
-number of processes; process p of P, where P divides S, encodes the positions p, p + P, ... and so needs the images of
-the shards p, p + P, ... alone. Batches are drawn evenly from the shards instead of freely from all images: this is why
-the number of shards, and not that of processes, is a part of what a run is.
-"""
+"""Build the token cache: plan which views fit where, run the trunk once over them, keep them for later runs."""
 
 from __future__ import annotations
 
@@ -52,6 +46,7 @@ from holotype.models.token_cache import (
     storage_dtype,
     writing_tokens,
 )
+from holotype.training.batches import CacheShards
 from holotype.training.encoder import Encoder
 from holotype.utils.console import progress_bar
 from holotype.utils.device import Device
@@ -69,55 +64,77 @@ from holotype.utils.memory import (
 from holotype.utils.serialization import CorruptFile
 from holotype.utils.text import format_bytes
 
+log = logging.getLogger("holotype")
+
+CACHE_FORMAT = 1
+"""Part of every key: raised when the content of a cache changes for the same settings."""
 VIEW_SEED = 0
 """The views are the same for every run, so that runs with different seeds share a cache."""
-
-
-@torch.no_grad()
-def fill_cache(
-    tokens: Tensor,
-    views: CacheViews,
-    store: ImageStore,
-    encoder: Encoder,
-    usable: Tensor,
-    held: Tensor,
-    progress: bool,
-) -> None:
-    """Run every view of the images `usable[held]` through the trunk.
-
-    tokens: (images * entries, tokens * D), written here. Views are drawn for all usable images, so that a part is as it
-    is in the whole.
-    """
-    by_image = tokens.unflatten(0, (len(held), views.entries))
-    crops = [draw_view(store, usable, views, view) for view in range(views.entries)]
-    recipes = {view: draw_strong(view - views.weak) for view in range(views.weak, views.centre)}
-    with progress_bar("Caching views", len(held) * views.entries, progress) as advance:
-        for part in torch.arange(len(held)).split(encoder.chunk):
-            rows = usable[held[part]]
-            for view, drawn in enumerate(crops):
-                images = store.crop(rows, drawn.take(held[part])).to(encoder.device)
-                if view in recipes:
-                    images = apply_recipe(images, recipes[view].take(torch.zeros_like(part)))
-                by_image[part[0] : part[-1] + 1, view] = encoder.inputs(images).to(tokens.dtype)
-                advance(len(part))
-
-
-def draw_view(store: ImageStore, usable: Tensor, views: CacheViews, view: int) -> CropParams:
-    """Where the given view of every image is cut; the same for any number of views of its kind."""
-    height, width = store.height[usable], store.width[usable]
-    if view == views.centre:
-        return centre_crops(height, width, store.size)
-    kind, number = ("weak", view) if view < views.weak else ("strong", view - views.weak)
-    return draw_crops(height, width, store.size, keyed_generator(VIEW_SEED, "cache", kind, number))
-
-
-def draw_strong(number: int) -> Recipe:
-    """The recipe of one row that strong view `number` of every image shares."""
-    return draw_recipe(1, keyed_generator(VIEW_SEED, "cache", "recipe", number), share="batch")
-
-
 LEAST_VIEWS = CacheViews(4, 2)
 """Views shrink to these before the cache moves from the device to the host or from there to a file."""
+WORTH_COMPILING = 400_000
+"""Views from which on compiling the trunk (some seconds) pays."""
+
+
+def open_cache(
+    wanted: CacheViews,
+    needs: Views,
+    store: ImageStore,
+    backbone: Backbone,
+    compute: Device,
+    usable: Tensor,
+    memory: MemoryConfig,
+    *,
+    taken: Budget | None = None,
+    fixed: bool = False,
+    shards: int = 0,
+    progress: bool = False,
+) -> TokenCache:
+    """Return the cache of the images `usable` of a store: read from a file of an earlier run, or built now.
+
+    needs: the most weak and strong views that a step draws; strong ones are left out where none is drawn.
+    taken: what images and other caches hold already; by default the images alone. fixed: take exactly `wanted`, as a
+    resumed run must. Several processes open it together: all take as many views as fit the one with the least room.
+    shards: each holds a part of the images (batches.py); 0 = each holds all of them. A file serves all of them at once.
+    """
+    started = time.monotonic()
+    wanted = fit_to_needs(wanted, needs, fixed)
+    compiled = compute.device.type == "cuda" and len(usable) * wanted.entries >= WORTH_COMPILING
+    encoder = Encoder(backbone, compute, compiled=compiled)
+    dealt = CacheShards.deal(usable, len(store), shards) if shards else None
+    shape = _shape(store, encoder, dealt.largest(usable) if dealt else len(usable), usable[:1])
+    budget = find_budget(memory, compute.device, taken or Budget.at(store.level, store.nbytes))
+    budget = smallest_budget(all_gather_object(budget))  # so that the plan is the same on all processes
+    plan = plan_cache(wanted, needs, shape, budget, compute.device, fixed, whole=len(usable))
+    held = torch.arange(len(usable))
+    if dealt and plan.level != "disk":
+        held = dealt.held(usable)
+    shape = replace(shape, images=len(held))
+    file = None
+    if plan.level == "disk" or _is_kept(compute.device, memory):
+        part = _part(usable, held, len(store), shards)
+        digest = key_digest(_facts(store, backbone, encoder, usable[held], plan.views) | part)
+        file = cache_file(cache_folder(memory) / "tokens", digest)
+
+    def fill_all(tokens: Tensor) -> None:
+        fill_cache(tokens, plan.views, store, encoder, usable, held, progress)
+
+    dtype = storage_dtype(encoder.trunk_dtype)
+    place = CachePlace(file, shape.size(plan.views), dtype, plan.level, compute.device)
+    got = (_through_file if plan.level == "disk" else _in_memory)(place, budget.disk, fill_all)
+    position = torch.full((len(store),), -1)
+    position[usable[held]] = torch.arange(len(held))
+    seconds = time.monotonic() - started
+    cache = TokenCache(plan.views, plan.level, got.tokens, position, seconds, got.checks, dealt)
+    where = f"{format_bytes(cache.nbytes)} in {PLACE_NAMES[cache.level]}, {'read' if got.found else 'built'}"
+    line = f"Token cache: {cache.views} views of {shape.images:,} images, {where} in {cache.seconds:.1f} s"
+    log.log(
+        logging.WARNING if plan.reason else logging.INFO, "; ".join(filter(None, (line, plan.reason))) + "."
+    )
+    return cache
+
+
+# -- how many views fit where -----------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -167,26 +184,16 @@ def plan_cache(
             continue
         if (views, level) == (wanted, highest):
             return CachePlan(views, level, "")
-        short = format_bytes(held.nbytes(wanted)) + f" for {wanted} views do not fit "
-        short += " or ".join(
-            f"the {format_bytes(n)} of {PLACE_NAMES[of]}"
-            for of, n in _larger_than(room, level, views != wanted)
-        )
-        return CachePlan(views, level, short)
+        levels = list(room)
+        too_small = levels[: levels.index(level) + (views != wanted)]
+        rooms = " or ".join(f"the {format_bytes(room[of])} of {PLACE_NAMES[of]}" for of in too_small)
+        reason = f"{format_bytes(held.nbytes(wanted))} for {wanted} views do not fit {rooms}"
+        return CachePlan(views, level, reason)
     raise InputError(
-        f"A token cache of {of_all.images:,} images with {wanted} views takes "
-        f"{format_bytes(of_all.nbytes(wanted))}, but "
-        f"there are only {format_bytes(budget.host)} of memory and {format_bytes(budget.disk)} of disk for it: "
-        "ask for fewer views "
-        "with --cache-views, allow more with --memory.disk_gb, or use --cache-views off."
+        f"A token cache of {of_all.images:,} images with {wanted} views takes {format_bytes(of_all.nbytes(wanted))}, "
+        f"but there are only {format_bytes(budget.host)} of memory and {format_bytes(budget.disk)} of disk for it: ask "
+        "for fewer views with --cache-views, allow more with --memory.disk_gb, or use --cache-views off."
     )
-
-
-def _larger_than(room: dict[Level, int], level: Level, inclusive: bool) -> list[tuple[Level, int]]:
-    """The levels that were too small: those before `level`, and itself where views had to shrink on it."""
-    names = list(room)
-    last = names.index(level) + inclusive
-    return [(name, room[name]) for name in names[:last]]
 
 
 def smaller_views(wanted: CacheViews, needs: Views, fixed: bool) -> Iterator[CacheViews]:
@@ -198,121 +205,6 @@ def smaller_views(wanted: CacheViews, needs: Views, fixed: bool) -> Iterator[Cac
     for weak in range(wanted.weak - 1, max(LEAST_VIEWS.weak, needs.weak) - 1, -1):
         strong = max(least_strong, round(wanted.strong * weak / wanted.weak))
         yield CacheViews(weak, strong)
-
-
-@dataclass(frozen=True)
-class CacheShards:
-    """Which shard each image is in."""
-
-    count: int
-    shard: Tensor
-    """(N,) of every row of a table, -1 for those that cannot be read; on the CPU."""
-
-    @classmethod
-    def deal(cls, usable: Tensor, n: int, count: int) -> CacheShards:
-        """usable: (n_usable,) rows of a table of n."""
-        if count % world_size():
-            raise InputError(
-                f"{count} shards cannot be dealt out evenly to {world_size()} processes; "
-                "choose a multiple with --train.shards."
-            )
-        if count > len(usable):
-            raise InputError(f"--train.shards {count} is more than the {len(usable):,} usable images.")
-        shard = torch.full((n,), -1)
-        shard[usable] = torch.arange(len(usable)) % count
-        return cls(count, shard)
-
-    def owner(self, rows: Tensor) -> Tensor:
-        """(n,) rows -> (n,) number of the process that holds their tokens."""
-        return self.shard[rows] % world_size()
-
-    def held(self, usable: Tensor) -> Tensor:
-        """(n_held,) places among `usable` of the images that this process holds."""
-        return (self.owner(usable) == rank()).nonzero().flatten()
-
-    def largest(self, usable: Tensor) -> int:
-        """Images of the process that holds the most."""
-        return int(self.owner(usable).bincount(minlength=world_size()).max())
-
-    def draw(
-        self,
-        sampler: Callable[[Tensor, Tensor, int, torch.Generator], Tensor],
-        pools: tuple[Tensor, Tensor],
-        n: int,
-        generator: Callable[[int], torch.Generator],
-    ) -> Tensor:
-        """(n,) rows, of which number j is drawn from shard j mod S, of which n is a multiple.
-
-        pools: labelled and unlabelled rows. generator: of a shard, by its number.
-        """
-        parts = []
-        for number in range(self.count):
-            labelled, unlabelled = (pool[self.shard[pool] == number] for pool in pools)
-            parts.append(sampler(labelled, unlabelled, n // self.count, generator(number)))
-        return torch.stack(parts, dim=1).flatten()
-
-
-log = logging.getLogger("holotype")
-
-CACHE_FORMAT = 1
-"""Part of every key: raised when the content of a cache changes for the same settings."""
-WORTH_COMPILING = 400_000
-"""Views from which on compiling the trunk (some seconds) pays."""
-
-
-def open_cache(
-    wanted: CacheViews,
-    needs: Views,
-    store: ImageStore,
-    backbone: Backbone,
-    compute: Device,
-    usable: Tensor,
-    memory: MemoryConfig,
-    *,
-    taken: Budget | None = None,
-    fixed: bool = False,
-    shards: int = 0,
-    progress: bool = False,
-) -> TokenCache:
-    """The cache of the images `usable` of a store: read from a file of an earlier run, or built now.
-
-    needs: the most weak and strong views that a step draws; strong ones are left out where none is drawn.
-    taken: what images and other caches hold already; by default the images alone. fixed: take exactly `wanted`, as a
-    resumed run must. Several processes open it together: all take as many views as fit the one with the least room.
-    shards: each holds a part of the images (shards.py); 0 = each holds all of them. A file serves all of them at once.
-    """
-    started = time.monotonic()
-    wanted = fit_to_needs(wanted, needs, fixed)
-    encoder = Encoder(backbone, compute, compiled=_compiles(compute, len(usable) * wanted.entries))
-    dealt = CacheShards.deal(usable, len(store), shards) if shards else None
-    shape = _shape(store, encoder, dealt.largest(usable) if dealt else len(usable), usable[:1])
-    budget = find_budget(memory, compute.device, taken or Budget.at(store.level, store.nbytes))
-    budget = smallest_budget(all_gather_object(budget))  # so that the plan is the same on all processes
-    plan = plan_cache(wanted, needs, shape, budget, compute.device, fixed, whole=len(usable))
-    held = torch.arange(len(usable))
-    if dealt and plan.level != "disk":
-        held = dealt.held(usable)
-    shape = replace(shape, images=len(held))
-    file = None
-    if plan.level == "disk" or _is_kept(compute.device, memory):
-        part = _part(usable, held, len(store), shards)
-        digest = key_digest(_facts(store, backbone, encoder, usable[held], plan.views) | part)
-        file = cache_file(cache_folder(memory) / "tokens", digest)
-
-    def fill_all(tokens: Tensor) -> None:
-        fill_cache(tokens, plan.views, store, encoder, usable, held, progress)
-
-    place = CachePlace(
-        file, shape.size(plan.views), storage_dtype(encoder.trunk_dtype), plan.level, compute.device
-    )
-    get = _through_file if plan.level == "disk" else _in_memory
-    got = get(place, budget.disk, fill_all)
-    position = torch.full((len(store),), -1)
-    position[usable[held]] = torch.arange(len(held))
-    seconds = time.monotonic() - started
-    cache = TokenCache(plan.views, plan.level, got.tokens, position, seconds, got.checks, dealt)
-    _log_cache(cache, plan, shape, got.found)
-    return cache
 
 
 # -- read or built ----------------------------------------------------------------------------------------
@@ -338,9 +230,8 @@ class CachePlace:
             return None
         remove_stale_lock(self.file)
         try:
-            return CacheTokens(
-                *read_tokens(self.file, self.size, self.dtype, self.level, self.device), found=True
-            )
+            tokens, checks = read_tokens(self.file, self.size, self.dtype, self.level, self.device)
+            return CacheTokens(tokens, checks, found=True)
         except CorruptFile as error:
             log.warning("%s was damaged since it was written (%s), and is made again.", self.file, error)
             self.file.unlink(missing_ok=True)
@@ -418,7 +309,53 @@ def _through_file(place: CachePlace, limit: int, fill_all: Fill) -> CacheTokens:
     return got if found else replace(got, checks=None, found=False)
 
 
-# -- what decides its content ------------------------------------------------------------------------------
+# -- the views of an image --------------------------------------------------------------------------------
+
+
+@torch.no_grad()
+def fill_cache(
+    tokens: Tensor,
+    views: CacheViews,
+    store: ImageStore,
+    encoder: Encoder,
+    usable: Tensor,
+    held: Tensor,
+    progress: bool,
+) -> None:
+    """Run every view of the images `usable[held]` through the trunk.
+
+    tokens: (images * entries, tokens * D), written here. Views are drawn for all usable images, so that a part is as it
+    is in the whole.
+    """
+    by_image = tokens.unflatten(0, (len(held), views.entries))
+    crops = [draw_view(store, usable, views, view) for view in range(views.entries)]
+    recipes = {view: draw_strong(view - views.weak) for view in range(views.weak, views.centre)}
+    with progress_bar("Caching views", len(held) * views.entries, progress) as advance:
+        for part in torch.arange(len(held)).split(encoder.chunk):
+            rows = usable[held[part]]
+            for view, drawn in enumerate(crops):
+                images = store.crop(rows, drawn.take(held[part])).to(encoder.device)
+                if view in recipes:
+                    images = apply_recipe(images, recipes[view].take(torch.zeros_like(part)))
+                by_image[part[0] : part[-1] + 1, view] = encoder.inputs(images).to(tokens.dtype)
+                advance(len(part))
+
+
+def draw_view(store: ImageStore, usable: Tensor, views: CacheViews, view: int) -> CropParams:
+    """Where the given view of every image is cut; the same for any number of views of its kind."""
+    height, width = store.height[usable], store.width[usable]
+    if view == views.centre:
+        return centre_crops(height, width, store.size)
+    kind, number = ("weak", view) if view < views.weak else ("strong", view - views.weak)
+    return draw_crops(height, width, store.size, keyed_generator(VIEW_SEED, "cache", kind, number))
+
+
+def draw_strong(number: int) -> Recipe:
+    """The recipe of one row that strong view `number` of every image shares."""
+    return draw_recipe(1, keyed_generator(VIEW_SEED, "cache", "recipe", number), share="batch")
+
+
+# -- what decides its content -----------------------------------------------------------------------------
 
 
 def _facts(
@@ -469,17 +406,3 @@ def _shape(store: ImageStore, encoder: Encoder, n: int, first: Tensor) -> TokenS
 def _is_kept(device: torch.device, memory: MemoryConfig) -> bool:
     """A GPU computes a cache faster than a disk reads it: kept there only in a folder that was named."""
     return device.type == "cpu" or memory.cache_dir is not None
-
-
-def _compiles(compute: Device, n_views: int) -> bool:
-    return compute.device.type == "cuda" and n_views >= WORTH_COMPILING
-
-
-def _log_cache(cache: TokenCache, plan: CachePlan, shape: TokenShape, found: bool) -> None:
-    how = "read" if found else "built"
-    where = f"{format_bytes(cache.nbytes)} in {PLACE_NAMES[cache.level]}, {how} in {cache.seconds:.1f} s"
-    line = f"Token cache: {cache.views} views of {shape.images:,} images, {where}"
-    if plan.reason:
-        log.warning("%s; %s.", line, plan.reason)
-    else:
-        log.info("%s.", line)

@@ -92,8 +92,7 @@ def load_tensors(folder: Path, facts: dict[str, Any]) -> dict[str, Tensor]:
     except Exception as error:  # safetensors raises its own error class for damaged files
         raise InputError(
             f"{path} is missing or damaged ({error}); restore it from a copy, or delete {folder / INFO_FILE} "
-            "to train from "
-            "the start."
+            "to train from the start."
         ) from error
     return tensors
 
@@ -201,20 +200,13 @@ class Checkpointer:
             return
         if not self.last_beat:
             self.pace = (now, at.counter)
-        self.last_beat = now
-        since, first = self.pace
-        left = (steps - at.counter) * (now - since) / (at.counter - first) if at.counter > first else None
-        update_heartbeat(
-            self.folder,
-            phase="training",
-            stage=stage,
-            epoch=at.epoch + 1,
-            epochs=epochs,
-            step=at.counter,
-            steps=max(steps, at.counter),
-            loss=float(sum(float(term) for term in terms)),
-            seconds_left=None if left is None else round(max(left, 0.0), 1),
-        )
+        self.last_beat, (since, first), left = now, self.pace, None
+        if at.counter > first:
+            left = round(max((steps - at.counter) * (now - since) / (at.counter - first), 0.0), 1)
+        moment = {"stage": stage, "epoch": at.epoch + 1, "epochs": epochs, "step": at.counter}
+        loss = float(sum(float(term) for term in terms))
+        total = max(steps, at.counter)
+        update_heartbeat(self.folder, phase="training", **moment, steps=total, loss=loss, seconds_left=left)
 
     def restart(self, sound: CheckpointState, restarts: Sequence[Any]) -> None:
         """Training goes back to a sound state. restarts: all so far, dataclasses, the last one of which is this one."""
@@ -238,26 +230,15 @@ class Checkpointer:
         facts = read_checkpoint_info(self.folder, self.identity) if self.folder else None
         if self.folder is None or facts is None:
             return None
+        fields = {name: facts[name] for name in ("seconds", "guard", "captured") if name in facts}
+        position = {name: facts[name] for name in vars(Position()) if name in facts}
         try:
-            own = {name: facts[name] for name in vars(Position()) if name in facts}
-            beside = {name: facts[name] for name in ("seconds", "guard", "captured") if name in facts}
-            told = from_dict(_MetricsLine, beside)
-            position = from_dict(Position, own)
+            state = from_dict(CheckpointState, {"position": position, "tensors": {}, **fields})
         except SchemaError as problem:
             raise self.broken(problem) from problem
-        return CheckpointState(
-            position, told.seconds, load_tensors(self.folder, facts), told.guard, told.captured
-        )
+        state.tensors = load_tensors(self.folder, facts)
+        return state
 
     def broken(self, reason: Exception | str) -> InputError:
-        """The sentence about a state that cannot be gone on from."""
+        """Return the error of a state that cannot be resumed from."""
         return STATE_FILE.broken((self.folder or Path()) / INFO_FILE, reason)
-
-
-@dataclass(frozen=True)
-class _MetricsLine:
-    """What state.json says beside the position."""
-
-    seconds: float
-    guard: dict[str, Any]
-    captured: dict[str, bool]

@@ -127,7 +127,7 @@ class LossHistory:
 
 
 class DivergenceGuard:
-    """Watches one run. `judge` and `keep` belong to the end of each epoch, `go_back` to a LeftCourse."""
+    """Watches one run. `judge` and `keep` belong to the end of each epoch, `go_back` to a Diverged."""
 
     def __init__(self, warmup: int = 0) -> None:
         """warmup: epochs at the start of each stage in which the rate rises."""
@@ -142,7 +142,7 @@ class DivergenceGuard:
         return float(RATE_FACTOR ** len(self.restarts))
 
     def judge(self, stage: int, means: Mapping[str, float], weights: Iterable[Tensor]) -> None:
-        """Raise LeftCourse where a run has left its course with the epoch that ends; on all processes or on none."""
+        """Raise Diverged where a run has left its course with the epoch that ends; on all processes or on none."""
         told = all_gather_object((dict(means), all_finite(weights)))
         means = told[0][0]  # sums of several processes may differ in their last bit
         if not all(finite for _, finite in told) or not all(map(math.isfinite, means.values())):
@@ -170,10 +170,8 @@ class DivergenceGuard:
                 "half the rate; lower --train.lr, or use --train.precision fp32, and choose a new --out."
             )
         state, self._sound = self._sound, None
-        same_stage = state.position.stage == position.stage
-        back_to = (
-            state.position.epoch if same_stage else 0
-        )  # else the end of the stage before: the start of this one
+        # a state of another stage is the end of the one before: the start of this one
+        back_to = state.position.epoch if state.position.stage == position.stage else 0
         self.course = LossHistory(**state.guard["course"])
         self.restarts.append(Restart(stage, position.epoch, back_to, rate * RATE_FACTOR))
         return state
@@ -195,7 +193,7 @@ class DivergenceGuard:
     def unpack(self, state: CheckpointState, stages: int | None = None) -> CheckpointState:
         """Go on from what `pack` made.
 
-        stages: that the run has. Raises NotPlain where the state holds something else.
+        stages: that the run has. Raises SchemaError where the state holds something else.
         """
         at = state.position
         last = at.stage if stages is None else max(stages, 1) - 1
@@ -211,9 +209,8 @@ class DivergenceGuard:
             tensors = {n.removeprefix(PREFIX): t for n, t in state.tensors.items() if n.startswith(PREFIX)}
             self._sound = CheckpointState(position, 0.0, tensors, {"course": dataclasses.asdict(course)})
         else:
-            self._sound = CheckpointState(
-                dataclasses.replace(state.position), 0.0, state.tensors, self._facts()
-            )
+            position = dataclasses.replace(state.position)
+            self._sound = CheckpointState(position, 0.0, state.tensors, self._facts())
         return state
 
 

@@ -204,9 +204,8 @@ class Loop:
                 self.source.close()
                 stop.leave(f"stage {run.stage.name}, epoch {epoch + 1} of {run.epochs}, step {step + 1}")
             yield
-        run.draw_ahead(
-            epoch + 1
-        )  # before the log waits for the device, so that the next epoch begins at once
+        # before the log waits for the device, so that the next epoch begins at once
+        run.draw_ahead(epoch + 1)
         self._log_epoch(run, epoch, batches.steps, bar)
 
     def _before_epoch(self, run: StageRun, epoch: int) -> None:

@@ -57,17 +57,9 @@ class StopRequest:
 
 def score_line(scores: Mapping[str, Any]) -> str:
     """`All 44.4, Old 67.4, New 32.8, AUROC 0.53`: shares in per cent; what is not known is left out."""
-    parts = [
-        f"{key.title()} {100 * scores[key]:.1f}"
-        for key in ("all", "old", "new")
-        if _format_known(scores, key)
-    ]
-    parts += [f"AUROC {scores['auroc']:.2f}"] if _format_known(scores, "auroc") else []
-    return ", ".join(parts)
-
-
-def _format_known(scores: Mapping[str, Any], key: str) -> bool:
-    return scores.get(key) is not None and math.isfinite(scores[key])
+    known = {key: value for key, value in scores.items() if isinstance(value, float) and math.isfinite(value)}
+    parts = [f"{key.title()} {100 * known[key]:.1f}" for key in ("all", "old", "new") if key in known]
+    return ", ".join([*parts, *([f"AUROC {known['auroc']:.2f}"] if "auroc" in known else [])])
 
 
 class TrainingBar:

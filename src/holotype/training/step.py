@@ -169,9 +169,7 @@ class Step:
             self._find_terms(inputs)
         try:
             self.captured = CapturedStep(self._learn, inputs, self._state())
-        except (
-            RuntimeError
-        ) as error:  # what cannot be captured: a result read by the host, a shape that varies
+        except RuntimeError as error:  # a result read by the host, a shape that varies
             self.captures = False
             reason = str(error).strip().split("\n")[0]
             log.warning("This step cannot be captured as a CUDA graph (%s); it runs eagerly.", reason)
@@ -190,7 +188,8 @@ class Step:
         return [*weights, *momentum_of(self.optimiser), *sums]
 
     def _learn(self, inputs: dict[str, Tensor]) -> Tensor:
-        views, now = self.source.views(inputs), self._now(inputs)
+        views = self.source.views(inputs)
+        now: Now = dict(zip(self.clock, inputs["clock"], strict=True))
         n_views = self.stage.views.weak + self.stage.views.strong
         features = self.source.encoder.encode(self.stage, views.unflatten(0, (n_views, -1)), now)
         features = all_gather_rows(features.transpose(0, 1)).transpose(0, 1)
@@ -209,17 +208,8 @@ class Step:
             self.sums += vector
         return vector
 
-    def _now(self, inputs: dict[str, Tensor]) -> Now:
-        return dict(zip(self.clock, inputs["clock"], strict=True))
-
     def _batch(self, features: Tensor, inputs: dict[str, Tensor]) -> Batch:
-        target = self.target[inputs["image"]]
-        prefix = "random."
-        return Batch(
-            features=features,
-            label=target.clamp_min(0),
-            labelled=target >= 0,
-            image=inputs["image"],
-            random={n.removeprefix(prefix): t for n, t in inputs.items() if n.startswith(prefix)},
-            stage=self.stage.name,
-        )
+        image, prefix = inputs["image"], "random."
+        target = self.target[image]
+        random = {n.removeprefix(prefix): t for n, t in inputs.items() if n.startswith(prefix)}
+        return Batch(features, target.clamp_min(0), target >= 0, image, random, self.stage.name)

@@ -197,13 +197,10 @@ class FreshViews:
         cuts = []
         for step in range(steps):
             top, left, flip = place[:, :, step].transpose(0, 1).flatten(1)
-            recipes = [
-                self._recipe(batch, views, (*key, "strong", view, step)).take(own)
-                for view in range(views.weak, n_views)
-            ]
-            cuts.append(
-                ViewCrops(rows[step, own].repeat(n_views), CropParams(top, left, flip.bool()), recipes)
-            )
+            strong = [(*key, "strong", view, step) for view in range(views.weak, n_views)]
+            recipes = [self._recipe(batch, views, each).take(own) for each in strong]
+            crops = CropParams(top, left, flip.bool())
+            cuts.append(ViewCrops(rows[step, own].repeat(n_views), crops, recipes))
         return cuts
 
     def _recipe(self, batch: int, views: Views, key: Key) -> Recipe:
@@ -219,9 +216,7 @@ class FreshViews:
         if request.recipes:
             strong = images[-sum(len(recipe) for recipe in request.recipes) :]
             parts = strong.chunk(len(request.recipes))
-            changed = [
-                apply_recipe(part, recipe) for part, recipe in zip(parts, request.recipes, strict=True)
-            ]
+            changed = list(map(apply_recipe, parts, request.recipes))
             images = torch.cat([images[: -len(strong)], *changed])
         return {"inputs": self.encoder.inputs(images, self.stage.needs)}
 
@@ -257,9 +252,8 @@ class CachedViews:
     def draw(self, rows: Tensor, views: Views, key: Key) -> Sequence[Tensor]:
         """One (V, b) tensor of cache entries per step, on the device where the cache is there."""
         steps, batch = rows.shape
-        drawn = [
-            distinct_views(steps, batch, self.cache.views.weak, views.weak, keyed_generator(*key, "weak"))
-        ]
+        generator = keyed_generator(*key, "weak")
+        drawn = [distinct_views(steps, batch, self.cache.views.weak, views.weak, generator)]
         if views.strong:
             sharers = {"batch": 1, "group": views.groups, "none": batch}[views.share]
             generator = keyed_generator(*key, "strong")
@@ -287,11 +281,8 @@ class CachedViews:
         return self.encoder.embed(tokens.to(self.encoder.device), self.stage)
 
     def owner(self, rows: Tensor) -> Tensor:
-        return (
-            torch.arange(len(rows)) % world_size()
-            if self.cache.shards is None
-            else self.cache.shards.owner(rows)
-        )
+        shards = self.cache.shards
+        return torch.arange(len(rows)) % world_size() if shards is None else shards.owner(rows)
 
     def close(self) -> None:
         self.ahead.drop()
@@ -357,10 +348,9 @@ class ViewSources:
 def check_cacheable(stages: Sequence[Stage], method: str) -> None:
     """Refuse a token cache for a method of which no stage draws from it."""
     if stages and all(stage.needs == "images" for stage in stages):
-        told = " and ".join(stage.name for stage in stages)
+        names = " and ".join(stage.name for stage in stages)
         raise InputError(
-            f"{method} cannot use cached views: its {'stages' if len(stages) > 1 else 'stage'} {told} "
-            f"{'take' if len(stages) > 1 else 'takes'} images, not tokens; use --cache-views off for it."
+            f"{method} cannot use cached views: it takes images, not tokens, in {names}; use --cache-views off."
         )
 
 
