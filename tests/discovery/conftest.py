@@ -11,8 +11,7 @@ from holotype.config.schema import DiscoverConfig
 from holotype.data.load import load_table
 from holotype.discovery.backbone_choice import choose_backbone
 from holotype.discovery.pipeline import discover_table
-from holotype.discovery.plan import plan_round
-from holotype.discovery.round_runner import Round
+from holotype.discovery.plan import Round, plan_round
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ from pathlib import Path
 import pandas as pd
 
 from holotype.discovery.constraints import Constraints
-from holotype.discovery.round_runner import Round
+from holotype.discovery.plan import Round
 from holotype.discovery.rounds import EditHistory
 from holotype.results.apply_edits import AppliedEdits
 from holotype.results.discovery import Category, Discovery, RunFacts

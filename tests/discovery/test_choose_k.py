@@ -23,10 +23,9 @@ from holotype.discovery.choose_k import (
     choose_long_tail,
     corrected_k,
     count_categories,
-    sampled_count,
 )
-from holotype.discovery.constraints import Constraints
-from holotype.discovery.round_runner import Round
+from holotype.discovery.constraints import Constraints, sampled_count
+from holotype.discovery.plan import Round
 from holotype.errors import InputError
 from holotype.results.discovery import Category, Discovery, RunFacts
 from tests.discovery.made_round import with_edits

@@ -29,8 +29,7 @@ from holotype.discovery.dry_run import (
 )
 from holotype.discovery.ownership import stored_backbone
 from holotype.discovery.pipeline import discover_table
-from holotype.discovery.plan import plan_round
-from holotype.discovery.round_runner import Round
+from holotype.discovery.plan import Round, plan_round
 from holotype.errors import InputError
 from holotype.models.backbone import load_backbone
 from holotype.models.zoo import fastest_pass

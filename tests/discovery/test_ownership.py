@@ -23,7 +23,7 @@ from holotype.discovery.ownership import (
     read_backbone,
 )
 from holotype.discovery.pipeline import discover, discover_table
-from holotype.discovery.round_runner import Round
+from holotype.discovery.plan import Round
 from holotype.errors import InputError, Stopped
 
 

@@ -21,7 +21,6 @@ from holotype.discovery.pipeline import discover, discover_table
 from holotype.errors import InputError, Stopped
 from holotype.report.page_data import read_scores
 from holotype.results.discovery import IMAGE_TABLE_COLUMNS, Discovery
-from holotype.results.edits import Edit, edits_csv
 from holotype.runs.model_io import load_model
 from holotype.runs.record import PER_CLASS_FILE, RunFolder
 from holotype.training.checkpoint import save_checkpoint
@@ -226,16 +225,6 @@ def test_more_known_classes_than_k_raise_it(run, squares_folder, small) -> None:
     ]
     found = discover_table(table, small(), run, progress=False, edits=edits_file(run, *names))
     assert found.facts.k == len(found.known) == 5
-
-
-def test_edits_of_another_run_are_refused(run, squares_folder, small, tmp_path) -> None:
-    file = tmp_path / "edits.csv"
-    file.write_text(edits_csv([Edit("somebody-1", "2026-01-01T00:00:00Z", "rename", "", "new-01", "Boots")]))
-    table = load_table(squares_folder / "squares.csv")
-    with pytest.raises(InputError, match="somebody-1"):
-        discover_table(table, small(), run, progress=False, edits=file)
-    with pytest.raises(InputError, match="without --edits first"):
-        discover_table(table, small(), tmp_path / "new", progress=False, edits=file)
 
 
 # -- bad input, as users produce it ---------------------------------------------------------------------------

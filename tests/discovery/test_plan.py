@@ -63,6 +63,20 @@ def test_a_discovery_goes_on_where_its_images_were_moved(photos, small, tmp_path
     assert "blue" in again.known
 
 
+def test_edits_may_name_images_where_they_lie_now(photos, small, tmp_path) -> None:
+    """The folder was renamed, and a file of edits was written by hand before the discovery knows of it."""
+    run, config = tmp_path / "run", small(method="kmeans")
+    first = discover_table(load_table(photos), config, run, progress=False)
+    elsewhere = photos.rename(tmp_path / "archive")
+    image = str(elsewhere / "unlabelled" / "blue-03.png")
+    file = edits_file(run, ("reject", image, "", ""))
+    plan = plan_round(run, load_table(elsewhere), config, file)
+    assert (plan.trains, plan.given.rejected) == (True, {"unlabelled/blue-03.png"})
+    second = discover_table(load_table(elsewhere), config, run, progress=False, edits=file)
+    assert (first.facts.round, second.facts.round) == (1, 2)
+    assert second.images.set_index("path").category_id[image] == ""
+
+
 def test_images_that_were_replaced_lead_to_another_round(photos, small, tmp_path, caplog) -> None:
     """Once: the round after that keeps what it has."""
     run, image = tmp_path / "run", photos / "unlabelled" / "blue-00.png"

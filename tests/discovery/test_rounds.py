@@ -19,8 +19,7 @@ from holotype.discovery import rounds
 from holotype.discovery.collection import Collection, ImageEntry
 from holotype.discovery.constraints import Constraints, read_constraints
 from holotype.discovery.pipeline import discover_table
-from holotype.discovery.plan import RoundPlan
-from holotype.discovery.round_runner import Round
+from holotype.discovery.plan import Round, RoundPlan
 from holotype.discovery.rounds import (
     SHARED_FILES,
     EditHistory,
@@ -190,6 +189,7 @@ def test_edits_of_all_rounds_add_up_and_the_later_one_wins(tmp_path: Path) -> No
     )
     played = replay_edits(tmp_path)
     assert played.given.labels == {PATHS[4]: "new-01", PATHS[5]: "a"}
+    assert played.before.labels == {PATHS[4]: "new-01", PATHS[5]: "new-01"}
     assert played.runs == ("r-1", "r-2")
     assert played.taken >= {"a", "new-01", "new-02", "hats"}
     assert played.applied is not None

@@ -11,8 +11,6 @@ from __future__ import annotations
 import hashlib
 import logging
 from collections.abc import Sequence
-from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -23,30 +21,12 @@ from holotype.clustering.k_curve import CountEstimate
 from holotype.config.schema import DiscoverConfig
 from holotype.data.paths import relative
 from holotype.data.table import Table
+from holotype.discovery.plan import Round
 from holotype.discovery.training_plan import methods_of
 from holotype.errors import InputError
 from holotype.methods import METHODS, find_method
 from holotype.results.discovery import Discovery
 from holotype.utils.serialization import read_json
-
-if TYPE_CHECKING:
-    from holotype.discovery.round_runner import Round
-
-
-def sampled_count(table: Table, came: np.ndarray) -> Table:
-    """The table less the labels from edits. came: (N,) the labels that images came with.
-
-    An image that came with a label keeps the one it has now, if it is of a class that others came with too. Frames of a
-    burst share a label: they keep it where one of them came with it.
-    """
-    with_label = came != ""
-    if table.group is not None:
-        of_burst = table.group != ""
-        with_label = with_label | (of_burst & np.isin(table.group, table.group[with_label & of_burst]))
-    drawn = with_label & np.isin(table.label, came[came != ""])
-    label = np.where(drawn, table.label, "")
-    known = tuple(name for name in table.known if (label == name).any())
-    return replace(table, label=label, known=known)
 
 
 def categories_left(before: Discovery, table: Table) -> int:

@@ -58,7 +58,7 @@ class Collection:
     images: dict[str, ImageEntry] = field(default_factory=dict)
     """By path from the root."""
     means: dict[str, str] = field(default_factory=dict)
-    """Label to the id of its class, where the two are not the same (classes.py)."""
+    """Label to the id of its class, where the two are not the same."""
 
     @property
     def here(self) -> dict[str, ImageEntry]:

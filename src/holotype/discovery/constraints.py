@@ -155,6 +155,22 @@ def read_constraints(folder: Path) -> Constraints:
     return Constraints(read_path_map(folder / LABELS_FILE, dict[str, str]), frozenset(rejected))
 
 
+def sampled_count(table: Table, came: np.ndarray) -> Table:
+    """The table less the labels from edits. came: (N,) the labels that images came with.
+
+    An image that came with a label keeps the one it has now, if it is of a class that others came with too. Frames of a
+    burst share a label: they keep it where one of them came with it.
+    """
+    with_label = came != ""
+    if table.group is not None:
+        of_burst = table.group != ""
+        with_label = with_label | (of_burst & np.isin(table.group, table.group[with_label & of_burst]))
+    drawn = with_label & np.isin(table.label, came[came != ""])
+    label = np.where(drawn, table.label, "")
+    known = tuple(name for name in table.known if (label == name).any())
+    return replace(table, label=label, known=known)
+
+
 def rename_classes(found: Discovery, corrected: Discovery) -> dict[str, str]:
     """Id to name of the categories that people called otherwise than the round did."""
     before = {category.id: category.name for category in found.categories}

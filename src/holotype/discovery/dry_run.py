@@ -31,9 +31,9 @@ from holotype.data.table import Table
 from holotype.discovery.choose_k import expected_k
 from holotype.discovery.collection import shown_names
 from holotype.discovery.constraints import check_assignable
-from holotype.discovery.plan import RoundPlan
+from holotype.discovery.plan import Round, RoundPlan
 from holotype.discovery.relocate import relocated_paths
-from holotype.discovery.round_runner import ExifTable, Round, burst_groups, count_bursts
+from holotype.discovery.round_runner import ExifTable, burst_groups, count_bursts
 from holotype.discovery.training_plan import VIEWS_OF_A_STEP, methods_of, plan_length, resolve_settings
 from holotype.errors import InputError
 from holotype.models.backbone import Backbone
@@ -231,7 +231,9 @@ def _groups(pairs: Sequence[Pair]) -> dict[int, int]:
 
 def _copies(pairs: Sequence[Pair], table: Table, what: str) -> list[str]:
     """Pairs across labels, pairs of a labelled and an unlabelled image, and the others."""
-    across, half, same = [], [], []
+    across: list[Pair] = []
+    half: list[Pair] = []
+    same: list[Pair] = []
     for pair in pairs:
         one, other = (table.label[row] for row in pair)
         (same if one == other else across if one and other else half).append(pair)
@@ -269,17 +271,16 @@ def preview_plan(plan: RoundPlan) -> list[str]:
 
 def _expected_k(plan: RoundPlan) -> list[str]:
     """How many categories there would be, as far as edits have a say."""
-    k, labelled, applied = plan.config.k, plan.labelled, plan.history.applied
+    k, labelled, found = plan.config.k, plan.labelled, plan.history.discovery
     if k != "auto":
         known = len(labelled.known)
         if known <= len(plan.table.known):
             return []
         so = memory_text(int(k), known) if int(k) >= known else f"--k {k} becomes {known}."
         return [f"With the labels from edits there are {known} known classes, so {so}"]
-    if applied is None or not plan.given.binds:
+    if found is None or not plan.given.binds:
         return []
-    found = relocated_paths(applied.discovery, plan.relocation) if plan.relocation else applied.discovery
-    return [expected_k(found, labelled)]
+    return [expected_k(relocated_paths(found, plan.relocation) if plan.relocation else found, labelled)]
 
 
 def exif_summary(table: Table, config: DiscoverConfig, heads: Sequence[ExifData]) -> list[str]:

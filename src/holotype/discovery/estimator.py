@@ -73,7 +73,7 @@ PARAMETERS = FileSchema(1, "save the model again")
 MODEL, WEIGHTS = "model.json", "model.safetensors"
 SAVED = (MODEL, WEIGHTS, "discovery.json", "assignments.parquet", "assignments.csv", "features.npy", FILE)
 """What `save` takes along; images, embeddings and the training state stay behind."""
-LOADED = ("_trained", "_corrected")
+LOADED = ("_model", "_corrected")
 """Attributes that are read from the run folder when they are needed."""
 PICTURES = "images"
 """Folder for the images that were given as pixels."""
@@ -234,9 +234,10 @@ class Discoverer(ClusterMixin, TransformerMixin, BaseEstimator):
             )
 
     @cached_property
-    def _trained(self) -> TrainedModel:
+    def _model(self) -> TrainedModel:
         from holotype.runs.model_io import load_model
 
+        self._check_fitted()
         return load_model(self.run_folder_, self.device)
 
     @cached_property
@@ -244,11 +245,6 @@ class Discoverer(ClusterMixin, TransformerMixin, BaseEstimator):
         from holotype.export.assign import load_corrected
 
         return load_corrected(self.run_folder_, self._model)
-
-    @property
-    def _model(self) -> TrainedModel:
-        self._check_fitted()
-        return self._trained
 
     def __sklearn_is_fitted__(self) -> bool:
         return "discovery_" in vars(self)

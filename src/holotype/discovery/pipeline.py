@@ -39,10 +39,10 @@ from holotype.discovery.ownership import (
     find_folder,
     reload_backbone,
 )
-from holotype.discovery.plan import RoundPlan, apply_plan, plan_round
+from holotype.discovery.plan import Round, RoundPlan, apply_plan, plan_round
 from holotype.discovery.relocate import commit_relocation
 from holotype.discovery.round_diff import write_changes
-from holotype.discovery.round_runner import MIN_UNLABELLED, Round, run_round
+from holotype.discovery.round_runner import MIN_UNLABELLED, run_round
 from holotype.discovery.rounds import (
     StepTimer,
     edits_in,

@@ -13,10 +13,13 @@ from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
 
+import numpy as np
+
 from holotype.config.schema import DiscoverConfig
 from holotype.data.boxes import split_box
 from holotype.data.paths import relative
 from holotype.data.table import Table
+from holotype.discovery.backbone_choice import BackboneChoice
 from holotype.discovery.collection import (
     Collection,
     CollectionDiff,
@@ -29,10 +32,11 @@ from holotype.discovery.collection import (
     shown_names,
     with_digests,
 )
-from holotype.discovery.constraints import Constraints, read_constraints
+from holotype.discovery.constraints import Constraints, read_constraints, sampled_count
 from holotype.discovery.relocate import Relocation, rewrite_paths
 from holotype.discovery.rounds import (
     EditHistory,
+    StepTimer,
     corrected_rounds,
     count_edits,
     edits_in,
@@ -44,7 +48,9 @@ from holotype.discovery.rounds import (
     started_rounds,
 )
 from holotype.discovery.training_plan import RoundConfig, read_round_config, stated_groups
+from holotype.embeddings.store import EmbeddingParts
 from holotype.errors import InputError
+from holotype.results.apply_edits import REJECTED_NOTE
 from holotype.results.discovery import Discovery
 from holotype.results.edits import Edit, append_edits, check_run, new_edits, read_log, run_ids
 
@@ -191,6 +197,75 @@ class RoundPlan:
         return lines
 
 
+@dataclass
+class Round:
+    """A round on its way from plan to categories."""
+
+    plan: RoundPlan
+    chosen: BackboneChoice
+    table: Table
+    """With the labels of edits; as the round goes on, with problems, bursts and the labels that they spread."""
+    number: int = 1
+    seeds: tuple[int, ...] = (0,)
+    """Of its trainings."""
+    embedded: EmbeddingParts | None = None
+    """Features that are there already, of these images and perhaps of many more."""
+    progress: bool = False
+    clock: StepTimer = field(default_factory=StepTimer)
+    columns: dict[str, np.ndarray] = field(default_factory=dict)
+    """(N,) what else is known of the images, for their table: from the heads of the files, for one."""
+    long_tail: bool = False
+    """Whether categories of very different sizes are expected."""
+    sizes: str = ""
+    """Why, in a sentence."""
+
+    @property
+    def config(self) -> DiscoverConfig:
+        return self.plan.config
+
+    @property
+    def folder(self) -> Path:
+        """Of the discovery: embeddings and the estimate of the number of categories serve all rounds."""
+        return self.plan.folder
+
+    @property
+    def own(self) -> Path:
+        """Folder of the round."""
+        return round_folder(self.folder, self.number)
+
+    @property
+    def given(self) -> Constraints:
+        """What edits say; the labels are in the table already."""
+        return self.plan.given
+
+    @property
+    def before(self) -> Discovery | None:
+        """The round before, as corrected."""
+        return self.plan.history.discovery
+
+    @cached_property
+    def out(self) -> np.ndarray:
+        """(N,) bool: images that people have rejected."""
+        return self.given.out(self.table)
+
+    @property
+    def corrected(self) -> bool:
+        """Have people corrected what was known before, so that its categories are as many as they left?"""
+        return self.before is not None and self.given.binds
+
+    @property
+    def active(self) -> Table:
+        """The table in which only those images are usable that the round is made of."""
+        problem = np.where(self.out & self.table.usable, REJECTED_NOTE, self.table.problem)
+        return self.table.with_problems(problem)
+
+    @property
+    def drawn(self) -> Table:
+        """`active` less the labels from edits: people picked those where something was wrong, and what is estimated
+        from labels supposes that they were drawn."""
+        return sampled_count(self.active, self.plan.table.label) if self.given.labels else self.active
+
+
 def plan_round(
     folder: Path, table: Table, config: DiscoverConfig, edits: Path | None = None, progress: bool = False
 ) -> RoundPlan:
@@ -207,7 +282,7 @@ def plan_round(
         if difference.moves or before.root != now.root:
             files = dict(zip(now.images, map(str, table.path), strict=True))
             relocation = Relocation(now.root, difference.moves, files)
-            new = with_old_paths(new, Discovery.load(round_folder(folder, last)), relocation, difference)
+            new = with_old_paths(new, round_folder(folder, last), relocation, difference)
     means = known.means if known else {}
 
     def replay(labels: Mapping[str, str]) -> EditHistory:
@@ -215,24 +290,21 @@ def plan_round(
 
     history = replay(now.labels(means))
     edits_line = f"{edits}: {count_edits(len(new), len(new_edits(read_log(folder), new)))}." if edits else ""
-    found = history.applied.discovery if history.applied else None
-    aliases = resolve_aliases(now, before, difference.then, means, found)
+    aliases = resolve_aliases(now, before, difference.then, means, history.discovery)
     table = aliases.spoken(table)
     labels = dict(zip(now.images, table.label, strict=True))
     if aliases.names:
         new = [*new, *rename_edits(folder, history, aliases)]
         history = replay(labels)
     compare_labels(difference, before, with_digests(now, labels, frozenset()))
-    seen = with_digests(now, labels, difference.relabelled).with_gone(
-        before.moved(difference.moves, now.root)
-    )
+    gone = before.moved(difference.moves, now.root)
+    seen = with_digests(now, labels, difference.relabelled).with_gone(gone)
     history = history.moved(difference.moves)
     overruled = history.overruled(difference.relabelled, labels)
     edited = history.given.labels.keys() | history.given.rejected
     history = history.without(overruled)
-    round_config = RoundConfig.of(
-        config, table.name, stated_groups(table, [entry.digest for entry in now.images.values()])
-    )
+    groups = stated_groups(table, [entry.digest for entry in now.images.values()])
+    round_config = RoundConfig.of(config, table.name, groups)
     then = read_round_config(round_folder(folder, last))
     inputs = read_constraints(round_folder(folder, last)) if last else Constraints()
     here = seen.here.keys()
@@ -246,13 +318,13 @@ def plan_round(
         last,
         difference,
         aliases,
-        new,
-        relocation,
-        before.root,
-        round_config.others(then) if then else [],
-        inputs.moved(difference.moves).of_images(here) != history.given.of_images(here),
-        sorted(overruled & edited),
-        edits_line,
+        edits=new,
+        relocation=relocation,
+        old_root=before.root,
+        settings=round_config.others(then) if then else [],
+        has_new_edits=inputs.moved(difference.moves).of_images(here) != history.given.of_images(here),
+        overruled=sorted(overruled & edited),
+        edits_line=edits_line,
     )
 
 
@@ -275,9 +347,12 @@ def apply_plan(plan: RoundPlan) -> None:
 
 
 def with_old_paths(
-    edits: Sequence[Edit], found: Discovery, where: Relocation, difference: CollectionDiff
+    edits: Sequence[Edit], last: Path, where: Relocation, difference: CollectionDiff
 ) -> list[Edit]:
-    """Edits that name images by their paths of today, with the paths that the last round knows."""
+    """Edits that name images by their paths of today, with the paths that the last round knows. last: its folder."""
+    if not edits:
+        return []
+    found = Discovery.load(last)
     paths = [str(path) for path in found.images["path"]]
     place = dict(zip(relative(paths, found.facts.root), paths, strict=True))
     old = {where.files[now]: place[then] for now, then in difference.then.items() if then in place}

@@ -7,31 +7,28 @@ import logging
 import uuid
 from collections import Counter
 from collections.abc import Iterable, Sequence, Set
-from dataclasses import dataclass, field
-from functools import cached_property
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
 from holotype.clustering.k_curve import CountEstimate
-from holotype.config.schema import AUTO, NO, BackboneConfig, DiscoverConfig
+from holotype.config.schema import AUTO, NO, BackboneConfig
 from holotype.data import detections
 from holotype.data.bursts import SECONDS, SpreadLabels, count_units, find_bursts, spread_labels, with_groups
 from holotype.data.exif import NO_EXIF, ExifData, read_exif_all
 from holotype.data.load import check_trainable
 from holotype.data.table import Table
-from holotype.discovery.backbone_choice import BackboneChoice
-from holotype.discovery.choose_k import choose_k, choose_long_tail, sampled_count
+from holotype.discovery.choose_k import choose_k, choose_long_tail
 from holotype.discovery.collection import shown_names
-from holotype.discovery.constraints import Constraints, check_images_left, unreadable_labels, visible_classes
+from holotype.discovery.constraints import check_images_left, unreadable_labels, visible_classes
 from holotype.discovery.ensemble_training import (
     EnsembleOutcome,
     applicable_methods,
     clear_trainings,
     train_ensemble,
 )
-from holotype.discovery.plan import RoundPlan
-from holotype.discovery.rounds import StepTimer, round_folder
+from holotype.discovery.plan import Round
 from holotype.discovery.training_plan import (
     draw_sample,
     methods_of,
@@ -42,10 +39,11 @@ from holotype.discovery.training_plan import (
 )
 from holotype.embeddings.store import EmbeddingParts, Embeddings, embed_table
 from holotype.errors import InputError
-from holotype.results.apply_edits import FOLLOWS_NOTE, REJECTED_NOTE
+from holotype.methods import Method, find_method
+from holotype.results.apply_edits import FOLLOWS_NOTE
 from holotype.results.describe import LABELLED as OF_BURST
 from holotype.results.describe import burst_text
-from holotype.results.discovery import Discovery, RunFacts
+from holotype.results.discovery import RunFacts
 from holotype.results.ensemble import methods_phrase
 from holotype.runs.assemble import RoundContext
 from holotype.runs.build import RunData, drop_unusable_cache, stages_of
@@ -57,76 +55,6 @@ from holotype.runs.run import finish_run
 from holotype.utils.device import Device, pick_device
 from holotype.utils.serialization import read_parquet_table, write_parquet
 from holotype.utils.text import plural
-
-
-@dataclass
-class Round:
-    """A round on its way from plan to categories."""
-
-    plan: RoundPlan
-    chosen: BackboneChoice
-    table: Table
-    """With the labels of edits; as the round goes on, with problems, bursts and the labels that they spread."""
-    number: int = 1
-    seeds: tuple[int, ...] = (0,)
-    """Of its trainings."""
-    embedded: EmbeddingParts | None = None
-    """Features that are there already, of these images and perhaps of many more."""
-    progress: bool = False
-    clock: StepTimer = field(default_factory=StepTimer)
-    columns: dict[str, np.ndarray] = field(default_factory=dict)
-    """(N,) what else is known of the images, for their table: from the heads of the files, for one."""
-    long_tail: bool = False
-    """Whether categories of very different sizes are expected."""
-    sizes: str = ""
-    """Why, in a sentence."""
-
-    @property
-    def config(self) -> DiscoverConfig:
-        return self.plan.config
-
-    @property
-    def folder(self) -> Path:
-        """Of the discovery: embeddings and the estimate of the number of categories serve all rounds."""
-        return self.plan.folder
-
-    @property
-    def own(self) -> Path:
-        """Folder of the round."""
-        return round_folder(self.folder, self.number)
-
-    @property
-    def given(self) -> Constraints:
-        """What edits say; the labels are in the table already."""
-        return self.plan.given
-
-    @property
-    def before(self) -> Discovery | None:
-        """The round before, as corrected."""
-        applied = self.plan.history.applied
-        return applied.discovery if applied else None
-
-    @cached_property
-    def out(self) -> np.ndarray:
-        """(N,) bool: images that people have rejected."""
-        return self.given.out(self.table)
-
-    @property
-    def corrected(self) -> bool:
-        """Have people corrected what was known before, so that its categories are as many as they left?"""
-        return self.before is not None and self.given.binds
-
-    @property
-    def active(self) -> Table:
-        """The table in which only those images are usable that the round is made of."""
-        problem = np.where(self.out & self.table.usable, REJECTED_NOTE, self.table.problem)
-        return self.table.with_problems(problem)
-
-    @property
-    def drawn(self) -> Table:
-        """`active` less the labels from edits: people picked those where something was wrong, and what is estimated
-        from labels supposes that they were drawn."""
-        return sampled_count(self.active, self.plan.table.label) if self.given.labels else self.active
 
 
 def find_round_bursts(
@@ -186,8 +114,6 @@ def check_enough(table: Table, k: int) -> None:
 
 def draws_own_rows(method: str) -> bool:
     """Does a method draw the images of its steps itself? Then every frame counts there."""
-    from holotype.methods import Method, find_method  # torch takes seconds, and a first look does without
-
     return find_method(method).rows is not Method.rows
 
 

@@ -145,6 +145,8 @@ class EditHistory:
 
     given: Constraints = field(default_factory=Constraints)
     """For the next round."""
+    before: Constraints = field(default_factory=Constraints)
+    """The same without the edits of the last round."""
     account: EditSummary = field(default_factory=EditSummary)
     applied: AppliedEdits | None = None
     """The last round with its edits; None where no round has come to its end."""
@@ -154,6 +156,11 @@ class EditHistory:
     """Ids and names of their categories, which the next round does not give to others."""
     label_then: dict[str, str] = field(default_factory=dict)
     """Image to the label that it came with when an edit last spoke of it."""
+
+    @property
+    def discovery(self) -> Discovery | None:
+        """The last round as corrected."""
+        return self.applied.discovery if self.applied else None
 
     def told(self, number: int, here: Set[str], folder: Path) -> list[str]:
         """Before round `number` of the images `here`: which edits take part, which do not and why, and where they
@@ -195,6 +202,7 @@ class EditHistory:
         categories = (*found.categories, *applied.discovery.categories)
         return EditHistory(
             given=self.given.after(found, applied, seen),
+            before=self.given,
             account=replace(
                 self.account,
                 applied=[*self.account.applied, *done],
@@ -283,6 +291,10 @@ def _link(source: Path, target: Path) -> None:
         beside.unlink(missing_ok=True)
         os.link(source, beside)
     except OSError:  # another disk, or one without hard links
-        atomic_write(target, lambda part: shutil.copyfile(source, part))
+
+        def copy(part: Path) -> None:
+            shutil.copyfile(source, part)
+
+        atomic_write(target, copy)
     else:
         os.replace(beside, target)

@@ -143,7 +143,7 @@ class RoundConfig:
     title: str = ""
     """What the collection is called."""
     groups: str = ""
-    """Digest of the bursts that people have told (`told_groups`), "" = none."""
+    """Digest of the bursts that people have told (`stated_groups`), "" = none."""
 
     @classmethod
     def of(cls, config: DiscoverConfig, title: str, groups: str = "") -> RoundConfig:
