@@ -153,7 +153,7 @@ def test_a_record_that_was_changed_by_hand_is_refused(holotype, tiny, tmp_path, 
         path.write_text(path.read_text().replace('"n_init": 10', '"n_init": 11'))
     told = {
         "renamed": "my-best-run.json holds the record of run",
-        "edited": "something has changed it since",
+        "edited": "changed by hand",
     }[fault]
     for more in ((), ("--table-only",), ("--results", "new", "--reuse", "results")):
         assert_refused(holotype(*words, *more), told)
@@ -164,7 +164,7 @@ def test_other_processes_than_the_first_write_nothing(holotype, tiny, tmp_path, 
     monkeypatch.chdir(tmp_path)
     study = tiny("one: {method: kmeans}")
     assert holotype("bench", "--study", study, "--no-progress", "--results", "theirs").code == 0
-    for module in ("planned", "run"):
+    for module in ("parallel", "run"):
         monkeypatch.setattr(f"holotype.runs.{module}.rank", lambda: 1)
     monkeypatch.setattr("holotype.cli.bench.is_rank0_output", lambda: False)
     outcome = holotype("bench", "--study", study, "--no-progress", "--reuse", "theirs")
