@@ -80,7 +80,7 @@ def test_copies(run, tmp_path, holotype) -> None:
         ("{run}", "needs one of --folders, --labels, --coco, --camtrap-dp"),
         (
             "{run} --coco a.json --labels b.csv",
-            "--coco and --labels do not go together; give one of the two.",
+            "one of --folders, --labels",
         ),
         ("{run} --coco {out}/a.json --all", "--all says nothing about --coco; it goes with --labels."),
         ("{run} --labels {out}/a.csv --copy", "it goes with --folders or --camtrap-dp"),

@@ -6,6 +6,7 @@ it needs. The flags of FLAGS go with every command and are taken off here; EXIT_
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import logging
 import os
@@ -131,7 +132,6 @@ def _dispatch(words: list[str], asked: set[str]) -> int:
         hint = did_you_mean(name, COMMANDS, "holotype --help lists those there are.")
         raise InputError(f"There is no command {name!r}; {hint}")
     from holotype.cli.common import code_allowed, logged_to_stderr
-    from holotype.methods.registry import allow_code
 
     try:
         os.getcwd()
@@ -140,7 +140,12 @@ def _dispatch(words: list[str], asked: set[str]) -> int:
     module = importlib.import_module(f"holotype.cli.{name.replace('-', '_')}")
     levels = {"--quiet": logging.WARNING, "--verbose": logging.DEBUG}
     level = next((levels[flag] for flag in levels if flag in asked), logging.INFO)
-    with logged_to_stderr(level), allow_code(code_allowed(words)):
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(logged_to_stderr(level))
+        if code_allowed(words):
+            from holotype.methods.registry import allow_code  # brings torch
+
+            stack.enter_context(allow_code())
         code: int = module.command(words[1:])
     return code
 

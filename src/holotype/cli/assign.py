@@ -52,6 +52,7 @@ def make_parser() -> Parser:
 
 def command(argv: Sequence[str]) -> int:
     options: AssignOptions = make_parser().parse_args(argv)
+    options.check()
     if options.wants_shards:
         return _assign_slices(options)
     from holotype.export.assign import assign_images

@@ -14,10 +14,11 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 from holotype.cli.common import Dir, Parser, aligned, echo
 from holotype.config.types import DeviceName
 from holotype.errors import InputError
-from holotype.models.zoo import RECOMMENDED, USES, RecommendedBackbone, has_conditions
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from holotype.models.zoo import RecommendedBackbone
 
 FETCH = "fetch"
 BACKBONES_HEAD = ("backbone", "M weights", "pixels", "s / 1,000 images", "licence")
@@ -62,6 +63,8 @@ def command(argv: Sequence[str]) -> int:
         return download_command(options)
     if options.name is not None or options.to is not None:
         raise InputError(f"A name and --to belong to fetch; write holotype backbones {FETCH} NAME --to DIR.")
+    from holotype.models.zoo import RECOMMENDED, USES
+
     if options.use is not None and options.use not in USES:
         raise InputError(f"There is no list for {options.use!r}; the lists are {', '.join(USES)}.")
     uses = [options.use] if options.use else list(USES)
@@ -126,6 +129,8 @@ def backbones_text(
     uses: Sequence[str], speeds: dict[tuple[str, int], SpeedRow], source: str
 ) -> Iterator[str]:
     """A table for each use."""
+    from holotype.models.zoo import RECOMMENDED, USES
+
     rows = [BACKBONES_HEAD, *(speed_cells(backbone, speeds) for use in uses for backbone in RECOMMENDED[use])]
     head, *lines = aligned(rows, right=(1, 2, 3))
     rest = iter(lines)
@@ -138,6 +143,8 @@ def backbones_text(
 
 
 def speed_cells(backbone: RecommendedBackbone, speeds: dict[tuple[str, int], SpeedRow]) -> tuple[str, ...]:
+    from holotype.models.licences import has_conditions
+
     speed = speeds.get((backbone.arch, backbone.image_size))
     size, seconds = (f"{speed.parameters / 1e6:.0f}", f"{speed.milliseconds:.1f}") if speed else ("", "")
     licence = backbone.licence + ("*" if has_conditions(backbone.licence) else "")

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Annotated
 from holotype.cli.common import CodeOptions, Dir, File, Parser, ProgressOptions, echo, is_rank0_output
 from holotype.config.types import Count
 from holotype.errors import InputError
-from holotype.runs.study import Study, read_study
 
 if TYPE_CHECKING:
     from holotype.runs.experiment import Experiment
+    from holotype.runs.study import Study
     from holotype.runs.sweep import SettingChange, SweepRequest
 
 
@@ -101,6 +101,8 @@ def command(argv: Sequence[str]) -> int:
 
 def read_studies(options: BenchOptions) -> list[Study]:
     """Those that are named, or the one that flags describe; none where only a table of everything is asked for."""
+    from holotype.runs.study import read_study
+
     studies = {study.name: study for study in (read_study(file) for file in options.study)}
     if len(studies) < len(options.study):
         raise InputError("Two studies of --study have the same name, and so have their tables; rename one.")

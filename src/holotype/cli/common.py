@@ -221,10 +221,15 @@ def _reader(option: Option, hint: Any) -> Callable[[str], Any]:
 
 def _build(kind: type, values: Mapping[str, Any]) -> Any:
     """Return the dataclass with the values, and the groups in it with theirs."""
-    hints = get_type_hints(kind)
-    names = [field.name for field in dataclasses.fields(kind)]
-    groups = {name: _build(hints[name], values) for name in names if dataclasses.is_dataclass(hints[name])}
-    return kind(**{name: values[name] for name in names if name not in groups}, **groups)
+    hints, built = get_type_hints(kind), {}
+    for field in dataclasses.fields(kind):
+        hint = hints[field.name]
+        if isinstance(hint, type) and dataclasses.is_dataclass(hint):
+            built[field.name] = _build(hint, values)
+        else:
+            value = values[field.name]
+            built[field.name] = tuple(value) if get_origin(hint) is tuple else value
+    return kind(**built)
 
 
 def dashed_flag(word: str) -> str:

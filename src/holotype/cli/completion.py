@@ -103,13 +103,14 @@ def known_values(command: str) -> dict[str, tuple[str, ...]]:
     from holotype.methods import METHODS
 
     methods, datasets = tuple(METHODS), tuple(BENCHMARKS)
-    known = {"backbone": ("auto", "embedded", *PUBLIC_BACKBONE), "device": ("auto", "cpu", "cuda", "mps")}
+    known: dict[str, tuple[str, ...]] = {"device": ("auto", "cpu", "cuda", "mps")}
+    known |= dict.fromkeys(("backbone", "backbone.name"), ("auto", "embedded", *PUBLIC_BACKBONE))
     known |= dict.fromkeys(("method", "methods", "method_name"), methods)
     known |= dict.fromkeys(("dataset", "datasets"), datasets)
     known["preset"] = tuple(dict.fromkeys(preset for kind in METHODS.values() for preset in kind.presets))
     known["name"] = {"data": datasets, "methods": methods}.get(command, ())
     known["images"] = datasets if command in ("embed", "estimate-k") else ()
-    return known | {"backbone.name": known["backbone"]}
+    return known
 
 
 def train_flags(known: dict[str, tuple[str, ...]]) -> list[CompletionFlag]:

@@ -73,9 +73,8 @@ def command(argv: Sequence[str]) -> int:
         write_text(out / CUT_EDITS, edits_csv(done.edits))  # first: by it a cut is known
         done.discovery.save(out)
         features = read_features(folder, len(found.images))
-        echo(
-            f"Report: {build_report(done.discovery, out, features=features, progress=not options.no_progress)}"
-        )
+        page = build_report(done.discovery, out, features=features, progress=not options.no_progress)
+        echo(f"Report: {page}")
         echo(f"Every image with its category: {out / 'assignments.csv'}")
     if done.edits:
         moved = " What leaves a category then counts as moved by hand." if k > tree.k else ""

@@ -55,7 +55,7 @@ class DemoResult:
 
 def run_demo(out: Path, config: DiscoverConfig | None = None, *, progress: bool = True) -> DemoResult:
     """Write the sample, discover, and score. config: settings in place of the demo's own."""
-    config = config or DiscoverConfig(steps=DEMO_STEPS, backbone="embedded", seeds=1)
+    config = config or demo_config()
     benchmark = load_benchmark("fashion-sample")
     table = write_demo_images(gcd_split(benchmark), out)
     found = discover_table(table, config, out / "run", progress=progress)
@@ -66,6 +66,10 @@ def run_demo(out: Path, config: DiscoverConfig | None = None, *, progress: bool 
     }
     write_scores(out / "run", scores)
     return DemoResult(found, scores, build_report(found, out / "run", progress=progress))
+
+
+def demo_config(**settings: Any) -> DiscoverConfig:
+    return DiscoverConfig(steps=DEMO_STEPS, backbone="embedded", seeds=1, **settings)
 
 
 def write_scores(run: Path, scores: dict[str, dict[str, Any]]) -> None:
@@ -146,9 +150,7 @@ def command(argv: Sequence[str]) -> int:
     if is_rank0_output():
         echo("Fashion-MNIST sample: 1,000 images, 10 categories of which 5 are known, 250 images labelled.")
         echo(f"Written as a folder of PNG files, {out / 'images'}, with {out / 'labels.csv'}.", flush=True)
-    config = DiscoverConfig(
-        steps=DEMO_STEPS, backbone="embedded", seed=options.seed, seeds=1, device=options.device
-    )
+    config = demo_config(seed=options.seed, device=options.device)
     shown = run_demo(out, config, progress=not options.no_progress)
     if is_rank0_output():
         k, record = shown.discovery.facts.k, shown.scores["rpc"]

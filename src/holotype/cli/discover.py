@@ -154,9 +154,7 @@ def category_lines(
             shown += sorted(of, key=lambda c: -c.n)[:room]
             rest[kind] = max(0, len(of) - room)
     width = max((len(c.name) for c in shown), default=0)
-    bursts = {
-        id: f" in {count:>5,} {'burst ' if count == 1 else 'bursts'}" for id, count in (times or {}).items()
-    }
+    bursts = {id: f" in {n:>5,} {'burst ' if n == 1 else 'bursts'}" for id, n in (times or {}).items()}
     about = {id: f", about {count:,} in the collection" for id, count in (whole or {}).items()}
     lines = [
         f"  {c.name:<{width}} {c.n:>7,}{bursts.get(c.id, '')}{about.get(c.id, '')}  {c.words}".rstrip()
@@ -182,10 +180,8 @@ def discovery_summary(found: Discovery, folder: Path) -> str:
     images, facts, whole = found.images, found.facts, weighted_sizes(found.images)
     unread = int((images.problem != "").sum())
     novel = [c for c in found.categories if c.kind == "novel"]
-    known, new = (
-        plural(len(found.known), "known class", "known classes"),
-        plural(len(novel), "new category", "new categories"),
-    )
+    known = plural(len(found.known), "known class", "known classes")
+    new = plural(len(novel), "new category", "new categories")
     frames, times = burst_text(images["group"]) if "group" in images else "", burst_events(images)
     lines = ["", f"{plural(len(images), 'image')}{f' ({frames})' if frames else ''}, {known}, {new}"]
     lines[-1] += f"; {plural(unread, 'image')} could not be read" if unread else ""
@@ -207,15 +203,15 @@ def discovery_summary(found: Discovery, folder: Path) -> str:
     if told := returning(found):
         lines += ["", *told]
     if (record := RunFolder(folder).finished()) and record.scores.all is not None:
-        about = (
-            f"Against the truth of {plural(record.scores.n, 'image')}, which training never saw, in per cent:"
-        )
-        lines += ["", about, *score_lines(record)]
+        n = plural(record.scores.n, "image")
+        lines += [
+            "",
+            f"Against the truth of {n}, which training never saw, in per cent:",
+            *score_lines(record),
+        ]
     seconds = ", ".join(f"{step} {value:.0f} s" for step, value in facts.seconds.items())
-    lines += [
-        "",
-        f"{plural(int(images.doubtful.sum()), 'image is', 'images are')} doubtful. Round {facts.round}; {seconds}.",
-    ]
+    doubtful = plural(int(images.doubtful.sum()), "image is", "images are")
+    lines += ["", f"{doubtful} doubtful. Round {facts.round}; {seconds}."]
     if caveat := facts.backbone.get("caveat"):
         lines.append(f"Backbone {facts.backbone['name']}: {caveat}")
     lines.append(f"Every image with its category: {folder / 'assignments.csv'}")

@@ -12,6 +12,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -23,7 +24,7 @@ from holotype.utils.device import cpu_count, default_precision, pick_device
 from holotype.utils.memory import MemoryConfig, available_memory, cache_folder, list_cache
 from holotype.utils.text import format_bytes
 
-CHECKED_PACKAGES = (
+CHECKED_PACKAGES = [
     "torch",
     "torchvision",
     "timm",
@@ -33,7 +34,7 @@ CHECKED_PACKAGES = (
     "rich",
     "huggingface-hub",
     "onnxruntime",
-)
+]
 SECONDS_FOR_HUB = 2.0
 SECONDS_FOR_TEST = 5.0
 TEST_CLASSES = ("Sneaker", "Trouser")
@@ -93,9 +94,8 @@ def gpu_facts() -> list[CheckFacts]:
         name = torch.cuda.get_device_name(number)
         found.append({"name": name, "memory": format_bytes(total), "free": format_bytes(free)})
     if torch.backends.mps.is_available():
-        found.append(
-            {"name": "mps", "memory": format_bytes(torch.mps.recommended_max_memory()), "free": "unknown"}
-        )
+        memory = format_bytes(torch.mps.recommended_max_memory())
+        found.append({"name": "mps", "memory": memory, "free": "unknown"})
     return found
 
 
@@ -147,10 +147,8 @@ def self_test() -> CheckFacts:
         return {"passed": False, "words": f"{type(error).__name__}: {error}"}
     seconds = f"{time.monotonic() - started:.1f} s"
     if found is None:
-        return {
-            "passed": False,
-            "words": f"not done within {SECONDS_FOR_TEST:.0f} s; the machine may be busy",
-        }
+        words = f"not done within {SECONDS_FOR_TEST:.0f} s; the machine may be busy"
+        return {"passed": False, "words": words}
     within_class, between = found
     likeness = f"cosine {within_class:.2f} within classes, {between:.2f} between"
     words = f"{2 * IMAGES_PER_CLASS} images in {seconds}; {likeness}"
@@ -196,22 +194,22 @@ def embed_sample() -> tuple[float, float]:
 
 
 def run_within(seconds: float, work: Callable[[], Any]) -> Any:
-    """What `work` returns, or None where it takes longer; what it raises is raised here."""
-    outcome: list[Any] = []
-    errors: list[BaseException] = []
+    """Return what `work` returns, or None where it takes longer; raise what it raises."""
+    outcome: Future[Any] = Future()
 
     def run() -> None:
         try:
-            outcome.append(work())
+            outcome.set_result(work())
         except BaseException as error:
-            errors.append(error)
+            outcome.set_exception(error)
 
-    thread = threading.Thread(target=run, daemon=True)
-    thread.start()
-    thread.join(seconds)
-    if errors:
-        raise errors[0]
-    return outcome[0] if outcome else None
+    threading.Thread(target=run, daemon=True).start()
+    try:
+        return outcome.result(seconds)
+    except TimeoutError:
+        if outcome.done():  # that of the work
+            raise
+        return None
 
 
 def redact_names(facts: Any) -> Any:
@@ -224,9 +222,8 @@ def redact_names(facts: Any) -> Any:
         return facts
     for home in {os.path.expanduser("~"), os.path.realpath(os.path.expanduser("~"))} - {"~", "/"}:
         facts = re.sub(re.escape(home) + r"(?![\w.-])", "~", facts)
-    return (
-        re.sub(rf"(?<![\w.-]){re.escape(path_owner())}(?![\w.-])", "USER", facts) if path_owner() else facts
-    )
+    owner = re.escape(path_owner())
+    return re.sub(rf"(?<![\w.-]){owner}(?![\w.-])", "USER", facts) if owner else facts
 
 
 def path_owner() -> str:
@@ -259,10 +256,7 @@ def command(argv: Sequence[str]) -> int:
     from holotype.cli import DONE, NOT_WELL
 
     facts = run_checks(paths=options.paths)
-    if options.json:
-        echo_json(facts)
-    else:
-        echo(checks_text(facts))
+    echo_json(facts) if options.json else echo(checks_text(facts))
     return DONE if facts["self-test"]["passed"] else NOT_WELL
 
 
@@ -272,9 +266,8 @@ def checks_text(facts: Mapping[str, Any]) -> str:
     for chapter, content in facts.items():
         lines.append(chapter)
         if chapter == "gpus":
-            lines += [f"  {gpu['name']}, {gpu['memory']}, {gpu['free']} free" for gpu in content] or [
-                "  none"
-            ]
+            gpus = [f"  {gpu['name']}, {gpu['memory']}, {gpu['free']} free" for gpu in content]
+            lines += gpus or ["  none"]
         else:
             lines += [f"  {name}: {_fact_text(value)}" for name, value in content.items()]
     return "\n".join(lines)

@@ -88,12 +88,18 @@ class ShardOptions(RunningOptions):
     slice: Annotated[Count, "IMAGES"] | None = None
     """Images per slice, at most 4,096, for a new folder (default: 512 on a CPU of this machine, else 4,096)."""
 
-    def __post_init__(self) -> None:
-        """Raise InputError for what cannot be, before anything is read."""
+    @property
+    def share(self) -> tuple[int, int] | None:
+        """The slices of this process."""
         from holotype.embeddings.executor import shard_of_process
+
+        return shard_of_process(self.only) if self.only is not None else None
+
+    def check(self) -> None:
+        """Raise InputError for what cannot be, before anything is read."""
         from holotype.embeddings.shards import IMAGES_PER_PLAN_SHARD
 
-        self.share = shard_of_process(self.only) if self.only is not None else None
+        _ = self.share
         for flag, value in (("--ray-address", self.ray_address), ("--actors", self.actors)):
             if value and self.engine != "ray":
                 raise InputError(f"{flag} says nothing without --engine ray; add it, or leave {flag} out.")
@@ -133,6 +139,7 @@ def make_parser() -> Parser:
 
 def command(argv: Sequence[str]) -> int:
     options: EmbedOptions = make_parser().parse_args(argv)
+    options.check()
     folder = options.out or Path("runs") / f"{source_label(options.images)}-embeddings"
     if options.only:  # others may work here at the same time
         return _embed_slices(options, folder)

@@ -75,12 +75,10 @@ def command(argv: Sequence[str]) -> int:
             echo(line)
         if (folder / QUEUE).is_file():  # answers take questions off it
             write_queue(folder, outcome.discovery)
-        echo(
-            f"Report: {build_report(outcome.discovery, folder, progress=progress, with_paths=options.with_paths)}"
-        )
+        page = build_report(outcome.discovery, folder, progress=progress, with_paths=options.with_paths)
+        echo(f"Report: {page}")
         if options.zip:
-            zipped = write_zip(folder, options.zip, overwrite=options.overwrite)
-            echo(zip_text(zipped, options.zip))
+            echo(zip_text(write_zip(folder, options.zip, overwrite=options.overwrite), options.zip))
     return 0
 
 
@@ -113,12 +111,9 @@ def zip_text(done: ZipResult, where: Path) -> str:
         f"To mail: {where}, {format_bytes(done.size)}: the report with {plural(done.images, 'small picture')}, "
         f"{' and '.join((', '.join(done.tables[:-1]), done.tables[-1]))}; no originals, no paths of this computer."
     )
-    large = (
-        f" Many mail servers take no more than {format_bytes(MAIL_FOLDER)}."
-        if done.size > MAIL_FOLDER
-        else ""
-    )
-    return words + large
+    if done.size > MAIL_FOLDER:
+        words += f" Many mail servers take no more than {format_bytes(MAIL_FOLDER)}."
+    return words
 
 
 def next_round_hint(folder: Path, outcome: AppliedEdits) -> list[str]:

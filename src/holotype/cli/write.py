@@ -89,15 +89,8 @@ def write_results(options: WriteOptions) -> str:
     if out := options.coco:
         return coco_text(write_coco(run, out, overwrite=overwrite, progress=progress), out)
     out = cast(Path, options.camtrap_dp)
-    package = write_camtrap(
-        run,
-        out,
-        deployments=options.deployments,
-        copy=options.copy,
-        overwrite=overwrite,
-        progress=progress,
-    )
-    return camtrap_text(package, out)
+    how = {"copy": options.copy, "overwrite": overwrite, "progress": progress}
+    return camtrap_text(write_camtrap(run, out, deployments=options.deployments, **how), out)
 
 
 # -- what a person wants to see afterwards ------------------------------------------------------------------
