@@ -12,9 +12,9 @@ from urllib.parse import unquote
 
 import numpy as np
 import pytest
-from placing.test_heads import photo
 
 from export.made_results import edit, made_run, paths
+from export.test_image_header import photo
 from holotype.errors import InputError
 from holotype.export.camtrap import DEPLOYMENT_COLUMNS as DEPLOYMENTS
 from holotype.export.camtrap import MEDIA, OBSERVATIONS, media_address, write_camtrap

@@ -92,8 +92,7 @@ def _assign_slices(given: Any) -> int:
 def _fill(folder: Path, given: Any, assigned: AssignResult) -> int:
     from holotype.embeddings.executor import shard_of_process
     from holotype.embeddings.shards import prepare_shards
-    from holotype.export.assign import image_stream
-    from holotype.export.assign_shards import assign_job, assign_request
+    from holotype.export.assign import assign_job, assign_request, image_stream
 
     how = {**box_options(given.boxes, given.box_confidence), "skip_missing": given.skip_missing}
     here = "cpu" if given.engine == RAY_EXECUTOR else None

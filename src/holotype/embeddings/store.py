@@ -26,7 +26,7 @@ from torch import Tensor
 
 from holotype.config.schema import BackboneConfig
 from holotype.data.augment import centre_crops
-from holotype.data.hashing import file_stamps, image_digests
+from holotype.data.hashing import FileStamp, file_stamps, image_digests
 from holotype.data.image_store import CROP_FRACTION, Decoded, decode_in_order
 from holotype.data.paths import absolute, relative
 from holotype.data.table import Table
@@ -179,18 +179,12 @@ def embed_table(
         encoder: One that a method has trained, which `backbone` must tell by its digest; by default the backbone's own.
         images_per_shard: By default 512 on a CPU, else 4096.
     """
-    manifest = read_manifest(folder)
-    facts = backbone_facts(backbone)
-    check_manifest(folder, facts if manifest is None else manifest, facts)
-    if manifest is None or manifest.get("root") != table.root:  # new, or the images were moved
-        manifest = (manifest or {"backbone": backbone.name, **facts}) | {"root": table.root}
-        write_text(folder / MANIFEST_FILE, dump_json(manifest))
+    _open_store(folder, backbone, table.root)
     paths, stamp = [str(path) for path in table.path], [""] * len(table)
     names = relative(paths, table.root)
     if digest is None:
-        stamp, seen = file_stamps(paths), {}
-        for part in _stored(folder, backbone.dim):
-            seen |= dict(zip(part.path, zip(part.stamp, part.digest, strict=True), strict=True))
+        stamp = file_stamps(paths)
+        seen = _seen(folder, backbone.dim)
         digest = image_digests(paths, stamp, [seen.get(name) for name in names])
     found, groups = Embeddings.blank(len(table), backbone.dim), group_by_content(digest, range(len(table)))
     first_rows, tried = {key: rows[0] for key, rows in groups.items()}, set[str]()
@@ -198,12 +192,11 @@ def embed_table(
         part.move_to(groups, found)
         tried.update(part.path[~part.usable])
 
-    def save(rows: np.ndarray) -> None:
-        rows = np.array(
-            [row for row in rows if not (found.problem[row] and names[row] in tried)], dtype=np.int64
-        )
-        if len(rows):
-            texts = (np.array(column, dtype=object)[rows] for column in (digest, names, stamp))
+    def save(rows: Iterable[int]) -> None:
+        rows = [row for row in rows if not (found.problem[row] and names[row] in tried)]
+        if rows:
+            columns = ([column[row] for row in rows] for column in (digest, names, stamp))
+            texts = (np.array(column, dtype=object) for column in columns)
             part = EmbeddingPart(found.features[rows], found.problem[rows], found.note[rows], *texts)
             part.write(part_file(folder, max(existing_parts(folder), default=-1) + 1))
 
@@ -216,11 +209,30 @@ def embed_table(
         # what is tried once more comes last, so that the others are encoded in the same batches after a stop
         shards = _in_shards([row for row in missing if names[row] not in tried], each)
         shards += _in_shards([row for row in missing if names[row] in tried], each)
-        embed_rows(
-            paths, encoder or Encoder(backbone, compute), backbone.image_size, shards, found, save, progress
-        )
+        encoder = encoder or Encoder(backbone, compute)
+        embed_rows(paths, encoder, backbone.image_size, shards, found, save, progress)
         found.copy_to_duplicates(groups.values(), paths)
     return found
+
+
+def _open_store(folder: Path, backbone: Backbone, root: str) -> None:
+    """Write the manifest, or check that the one there is of the same network."""
+    manifest, facts = read_manifest(folder), backbone_facts(backbone)
+    if manifest is None:
+        manifest = {"backbone": backbone.name, **facts}
+    check_manifest(folder, manifest, facts)
+    if manifest.get("root") != root:  # new, or the images were moved
+        write_text(folder / MANIFEST_FILE, dump_json({**manifest, "root": root}))
+
+
+def _seen(folder: Path, dim: int) -> dict[str, FileStamp]:
+    """Return stamp and digest of the images of a store, by path."""
+    return {
+        path: (stamp, digest)
+        for part in _stored(folder, dim)
+        for path, stamp, digest in zip(part.path, part.stamp, part.digest, strict=True)
+        if stamp
+    }
 
 
 def _in_shards(rows: Sequence[int], each: int) -> list[np.ndarray]:
@@ -274,7 +286,7 @@ def embed_rows(
     size: int,
     shards: Sequence[np.ndarray],
     found: Embeddings,
-    save: Callable[[np.ndarray], None],
+    save: Callable[[Iterable[int]], None],
     progress: bool,
 ) -> None:
     """Compute rows of `found` and save them shard by shard.
