@@ -243,8 +243,8 @@ def prepare_shards(folder: Path, request: ShardRequest, only: tuple[int, int] | 
         with contextlib.suppress(OSError):
             folder.rmdir()  # where nothing was there before
         raise
-    names = ("n", "images_per_shard", "root", "boxed")
-    return ShardFolder(folder, *(manifest[name] for name in names), only or (0, 1))
+    n, each, root, boxed = (manifest[name] for name in ("n", "images_per_shard", "root", "boxed"))
+    return ShardFolder(folder, n, each, root, boxed, only or (0, 1))
 
 
 def _plan(folder: Path, request: ShardRequest, believed: bool) -> dict[str, Any]:

@@ -124,14 +124,23 @@ class EmbeddingPart(Embeddings):
         """Return the images that could be read."""
         return EmbeddingPart(*(getattr(self, column.name)[self.usable] for column in fields(self)))
 
-    def move_to(self, groups: dict[str, list[int]], found: Embeddings) -> None:
-        """Put features in their places in `found`, and take them out of `groups` (digest to rows)."""
-        for at in np.flatnonzero(self.usable):
+    def move_to(self, groups: dict[str, list[int]], found: Embeddings, broken: bool = False) -> None:
+        """Put features in their places in `found`, and take them out of `groups` (digest to rows).
+
+        broken: problems too, as far as the files could be read; else these images are tried again.
+        """
+        for at in np.flatnonzero(self.usable | broken):
             for row in groups.pop(self.digest[at], ()):
                 found.features[row], found.note[row] = self.features[at], self.note[at]
+                found.problem[row] = self.problem[at]
+
+    def seen(self) -> dict[str, FileStamp]:
+        """Return stamp and digest of the images by path, as far as the stamp is known."""
+        rows = zip(self.path, self.stamp, self.digest, strict=True)
+        return {path: (stamp, digest) for path, stamp, digest in rows if stamp}
 
 
-def group_by_content(digest: Sequence[str], rows: Iterable[int]) -> dict[str, list[int]]:
+def group_by_content(digest: Sequence[str], rows: range) -> dict[str, list[int]]:
     """Map each content to its rows; an image that has none is alone."""
     groups: dict[str, list[int]] = {}
     for row in rows:
@@ -183,8 +192,9 @@ def embed_table(
     paths, stamp = [str(path) for path in table.path], [""] * len(table)
     names = relative(paths, table.root)
     if digest is None:
-        stamp = file_stamps(paths)
-        seen = _seen(folder, backbone.dim)
+        stamp, seen = file_stamps(paths), dict[str, FileStamp]()
+        for part in _stored(folder, backbone.dim):
+            seen |= part.seen()
         digest = image_digests(paths, stamp, [seen.get(name) for name in names])
     found, groups = Embeddings.blank(len(table), backbone.dim), group_by_content(digest, range(len(table)))
     first_rows, tried = {key: rows[0] for key, rows in groups.items()}, set[str]()
@@ -223,16 +233,6 @@ def _open_store(folder: Path, backbone: Backbone, root: str) -> None:
     check_manifest(folder, manifest, facts)
     if manifest.get("root") != root:  # new, or the images were moved
         write_text(folder / MANIFEST_FILE, dump_json({**manifest, "root": root}))
-
-
-def _seen(folder: Path, dim: int) -> dict[str, FileStamp]:
-    """Return stamp and digest of the images of a store, by path."""
-    return {
-        path: (stamp, digest)
-        for part in _stored(folder, dim)
-        for path, stamp, digest in zip(part.path, part.stamp, part.digest, strict=True)
-        if stamp
-    }
 
 
 def _in_shards(rows: Sequence[int], each: int) -> list[np.ndarray]:
@@ -383,39 +383,24 @@ class EmbedShard:
     def __call__(self, number: int, advance: Advance = lambda more: None) -> EmbedCounts:
         file = part_file(Path(self.folder), number)
         paths = read_shard_paths(Path(self.folder) / PLAN_FILE, number)
-        stamps, before = file_stamps(paths), _read_or_warn(file, self.dim)
-        part, changed = self._begin(relative(paths, self.root), stamps, before)
-        advanced = 0
-        if len(changed):
-            part.digest[changed] = image_digests(
-                [paths[row] for row in changed], [stamps[row] for row in changed], [None] * len(changed)
-            )
-            groups = group_by_content(part.digest, changed)
-            if before is not None:
-                before.move_to(groups, part)
+        names, stamps, before = relative(paths, self.root), file_stamps(paths), _read_or_warn(file, self.dim)
+        seen = before.seen() if before is not None else {}
+        digest = image_digests(paths, stamps, [seen.get(name) for name in names])
+        texts = (np.array(column, dtype=object) for column in (digest, names, stamps))
+        problem, note = np.full((2, len(paths)), "", dtype=object)
+        part = EmbeddingPart(np.zeros((len(paths), self.dim), np.float16), problem, note, *texts)
+        groups, advanced = group_by_content(digest, range(len(paths))), 0
+        if before is not None:
+            before.move_to(groups, part, broken=True)
+        if groups:
             rows = np.array([rows[0] for rows in groups.values()], dtype=np.int64)
-            if len(rows):
-                advanced = self._embed([paths[row] for row in rows], rows, part, advance)
+            advanced = self._embed([paths[row] for row in rows], rows, part, advance)
             part.copy_to_duplicates(groups.values(), paths)
+        if groups or [seen.get(name) for name in names] != list(zip(stamps, digest, strict=True)):
             part.write(file)
         advance(len(paths) - advanced)  # once the part is there: whoever stops here loses nothing
         broken = part.problem[~part.usable]
         return EmbedCounts(len(paths), self.dim, len(broken), broken[0] if len(broken) else "")
-
-    def _begin(
-        self, path: Sequence[str], stamp: Sequence[str], before: EmbeddingPart | None
-    ) -> tuple[EmbeddingPart, np.ndarray]:
-        """Make the part with what was in it of files that are as they were; and the rows of the others."""
-        problem, note, digest = np.full((3, len(path)), "", dtype=object)
-        names, stamps = np.array(path, dtype=object), np.array(stamp, dtype=object)
-        features = np.zeros((len(path), self.dim), dtype=np.float16)
-        part, rows = EmbeddingPart(features, problem, note, digest, names, stamps), np.arange(len(path))
-        if before is None or len(before.path) != len(path):
-            return part, rows
-        same = (before.path == names) & (before.stamp == stamps)
-        for column in fields(part):
-            getattr(part, column.name)[same] = getattr(before, column.name)[same]
-        return part, rows[~same]
 
     def _embed(self, paths: list[str], rows: np.ndarray, part: Embeddings, advance: Advance) -> int:
         """Compute some rows; returns how many of them `advance` was told of."""

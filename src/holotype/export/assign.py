@@ -352,9 +352,15 @@ def _one_image(text: str) -> str | None:
 # -- files --------------------------------------------------------------------------------------------
 
 
-def _open_sink(out: Path, *, boxed: bool) -> Callable[[Path, Iterator[pd.DataFrame]], None]:
+ResultSink = Callable[[Path, Iterator["pd.DataFrame"]], None]
+
+
+def _open_sink(out: Path, *, boxed: bool) -> ResultSink:
     """Return what writes frames to a file of this name, one after the other."""
-    sinks = {".csv": _write_csv, ".parquet": partial(_write_frames, schema=schema_of(boxed))}
+    sinks: dict[str, ResultSink] = {
+        ".csv": _write_csv,
+        ".parquet": partial(_write_frames, schema=schema_of(boxed)),
+    }
     if out.suffix.lower() not in sinks:
         raise InputError(f"--out must end in .csv or .parquet, not as {out.name!r} does.")
     return sinks[out.suffix.lower()]
