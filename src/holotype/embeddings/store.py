@@ -14,7 +14,8 @@ either as a stream.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from contextlib import closing
 from dataclasses import dataclass, fields
 from itertools import islice
 from pathlib import Path
@@ -289,29 +290,42 @@ def embed_rows(
     save: Callable[[Iterable[int]], None],
     progress: bool,
 ) -> None:
-    """Compute rows of `found` and save them shard by shard.
+    """Compute rows of `found` and save them shard by shard."""
+    n, waiting = len(paths), iter(shards)
+    saved = done = n - sum(map(len, shards))
+    with (
+        StopRequest() as stop,
+        progress_bar("Embedding images", n - done, progress) as advance,
+        closing(encode_rows(paths, encoder, size, shards, found)) as chunks,
+    ):
+        for chunk, ends_shard in chunks:
+            advance(len(chunk))
+            done += len(chunk)
+            update_heartbeat(None, step=done, steps=n)
+            if ends_shard:
+                save(next(waiting))
+                saved = done
+            if stop.requested:
+                stop.leave(f"image {saved:,} of {n:,}")
 
-    One stream of images runs through all of them, so that reading never waits for a shard to be written.
+
+def encode_rows(
+    paths: Sequence[str], encoder: Encoder, size: int, shards: Sequence[np.ndarray], found: Embeddings
+) -> Generator[tuple[np.ndarray, bool], None, None]:
+    """Compute rows of `found`; yields those of each batch, and whether it is the last of its shard.
+
+    One stream of images runs through all shards, so that reading never waits for one to be written.
     """
-    rows = [row for shard in shards for row in shard]
-    n, done = len(paths), len(paths) - len(rows)
-    stream = decode_in_order([paths[row] for row in rows], int(size / CROP_FRACTION), None, progress=False)
-    with StopRequest() as stop, progress_bar("Embedding images", len(rows), progress) as advance:
-        try:
-            for shard in shards:
-                for first in range(0, len(shard), encoder.chunk):
-                    chunk = shard[first : first + encoder.chunk]
-                    fill_shard(found, chunk, list(islice(stream, len(chunk))), encoder, size)
-                    advance(len(chunk))
-                    update_heartbeat(None, step=done + first + len(chunk), steps=n)
-                    if stop.requested and first + encoder.chunk < len(shard):
-                        stop.leave(f"image {done:,} of {n:,}")
-                save(shard)
-                done += len(shard)
-                if stop.requested:
-                    stop.leave(f"image {done:,} of {n:,}")
-        finally:
-            stream.close()  # type: ignore[attr-defined]
+    wanted = [paths[row] for shard in shards for row in shard]
+    stream = decode_in_order(wanted, int(size / CROP_FRACTION), None, progress=False)
+    try:
+        for shard in shards:
+            for first in range(0, len(shard), encoder.chunk):
+                chunk = shard[first : first + encoder.chunk]
+                fill_shard(found, chunk, list(islice(stream, len(chunk))), encoder, size)
+                yield chunk, first + len(chunk) == len(shard)
+    finally:
+        stream.close()  # type: ignore[attr-defined]
 
 
 @torch.no_grad()
@@ -394,7 +408,7 @@ class EmbedShard:
             before.move_to(groups, part, broken=True)
         if groups:
             rows = np.array([rows[0] for rows in groups.values()], dtype=np.int64)
-            advanced = self._embed([paths[row] for row in rows], rows, part, advance)
+            advanced = self._embed(paths, rows, part, advance)
             part.copy_to_duplicates(groups.values(), paths)
         if groups or [seen.get(name) for name in names] != list(zip(stamps, digest, strict=True)):
             part.write(file)
@@ -402,21 +416,15 @@ class EmbedShard:
         broken = part.problem[~part.usable]
         return EmbedCounts(len(paths), self.dim, len(broken), broken[0] if len(broken) else "")
 
-    def _embed(self, paths: list[str], rows: np.ndarray, part: Embeddings, advance: Advance) -> int:
+    def _embed(self, paths: Sequence[str], rows: np.ndarray, part: Embeddings, advance: Advance) -> int:
         """Compute some rows; returns how many of them `advance` was told of."""
-        encoder = self.network()
-        stream = decode_in_order(paths, int(self.image_size / CROP_FRACTION), None, progress=False)
-        first = 0
-        try:
-            while True:
-                chunk = rows[first : first + encoder.chunk]
-                fill_shard(part, chunk, list(islice(stream, len(chunk))), encoder, self.image_size)
-                if first + len(chunk) == len(rows):
-                    return first
-                advance(len(chunk))
-                first += len(chunk)
-        finally:
-            stream.close()  # type: ignore[attr-defined]
+        advanced = 0
+        with closing(encode_rows(paths, self.network(), self.image_size, [rows], part)) as chunks:
+            for chunk, is_last in chunks:
+                if not is_last:
+                    advance(len(chunk))
+                    advanced += len(chunk)
+        return advanced
 
     def network(self) -> Encoder:
         key = (self.digest, self.device)
