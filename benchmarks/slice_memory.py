@@ -66,7 +66,7 @@ def embed_noise(source: Path, folder: Path) -> dict[str, object]:
 def assign_noise(run: Path, source: Path, folder: Path) -> dict[str, object]:
     """`holotype assign` in slices, with noise in the network's place; run: a trained one."""
     from holotype.data.load import stream_paths
-    from holotype.export.assign_shards import assign_job, assign_request
+    from holotype.export.assign import assign_job, assign_request
     from holotype.runs.model_io import ModelReader
 
     job = assign_job(run, folder, "cpu")

@@ -9,13 +9,20 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from holotype.data.boxes import Box, with_box
 from holotype.embeddings.coreset import (
     CoresetSample,
+    FileLabels,
     FolderLabels,
     NoLabels,
+    PerCell,
+    SmallestKeys,
     draw_coreset,
+    find_cell_centres,
+    level_quota,
     nearest_centres,
     path_hashes,
+    uniform,
     unit_rows_float32,
 )
 from holotype.embeddings.store import EmbeddingParts
@@ -166,3 +173,225 @@ def test_memory_does_not_grow_with_the_images(tmp_path: Path) -> None:
 
     peak(400)  # imports and first calls
     assert peak(6_000) < 1.3 * peak(1_500)
+
+
+RNG = np.random.default_rng(0)
+
+
+def test_hashes_depend_on_path_and_seed_alone() -> None:
+    paths = [f"{i}.jpg" for i in range(50)]
+    both, one = path_hashes(paths, 3), path_hashes(paths[7:8], 3)
+    assert {name: int(values[7]) for name, values in both.items()} == {n: int(v[0]) for n, v in one.items()}
+    assert not np.array_equal(both["images"], both["cells"])
+    assert not np.array_equal(both["images"], path_hashes(paths, 4)["images"])
+    drawn = uniform(path_hashes([f"{i}" for i in range(20_000)], 0)["far"])
+    assert drawn.min() > 0
+    assert drawn.max() < 1
+    assert abs(drawn.mean() - 0.5) < 0.01
+
+
+def test_path_that_is_no_text_has_a_hash() -> None:
+    assert path_hashes(["a\udcff.jpg"], 0)["images"].shape == (1,)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_level_is_the_largest_that_fits(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    size, n = rng.integers(0, 30, 12), int(rng.integers(1, 200))
+    found = level_quota(size, n)
+    if size.sum() <= n:
+        assert found == size.max()
+    else:
+        assert np.minimum(size, found).sum() <= n < np.minimum(size, found + 1).sum()
+
+
+def obvious(cell: np.ndarray, number: np.ndarray, path: list[str], n: int) -> set[str]:
+    """Round after round, each cell gives the row with its smallest hash; in the last one the smallest of all."""
+    queues: dict[int, list[tuple[int, str]]] = {}
+    for c, h, p in zip(cell.tolist(), number.tolist(), path, strict=True):
+        queues.setdefault(c, []).append((h, p))
+    for queue in queues.values():
+        queue.sort(reverse=True)
+    taken: set[str] = set()
+    while len(taken) < n and any(queues.values()):
+        round_ = sorted(queue.pop() for queue in queues.values() if queue)
+        taken |= {p for _, p in round_[: n - len(taken)]}
+    return taken
+
+
+@pytest.mark.parametrize("coarse", [False, True])
+@pytest.mark.parametrize("n", [1, 7, 40, 300, 1000, 5000])
+def test_per_cell_is_what_a_plain_loop_takes(n: int, coarse: bool) -> None:
+    """coarse: hashes that are often equal, so that paths decide."""
+    cell = RNG.zipf(1.5, 1000).clip(max=30) - 1
+    path = [f"{i:04d}" for i in RNG.permutation(1000)]
+    number = RNG.integers(0, 5 if coarse else 2**63, 1000).astype(np.uint64)
+    order = RNG.permutation(1000)
+    chosen = PerCell(30, n)
+    for rows in np.array_split(order, 17):
+        chosen.add(cell[rows], number[rows], [path[row] for row in rows])
+        assert len(chosen.rows) <= 2 * n + 2 * 30 + len(rows)  # flat in the number of rows
+    found = chosen.chosen()
+    assert {p for _, _, p in found} == obvious(cell, number, path, n)
+    assert len(found) == min(n, 1000)
+    assert chosen.size.tolist() == np.bincount(cell, minlength=30).tolist()
+
+
+@pytest.mark.parametrize("coarse", [False, True])
+def test_smallest_in_any_order(coarse: bool) -> None:
+    path = [f"{i:04d}" for i in range(500)]
+    key = RNG.integers(0, 4, 500).astype(float) if coarse else RNG.random(500)
+    x = RNG.normal(size=(500, 3)).astype(np.float32)
+    wanted = x[sorted(range(500), key=lambda row: (key[row], path[row]))[:40]]
+    for order in (np.arange(500), RNG.permutation(500)):
+        some = SmallestKeys(40)
+        for rows in np.array_split(order, 9):
+            some.add(key[rows], [path[row] for row in rows], x[rows])
+        assert np.array_equal(some.features(), wanted)
+
+
+def test_equal_keys_at_the_border_are_not_lost() -> None:
+    some = SmallestKeys(2)
+    for path in ("d", "c", "b", "a", "e", "f"):
+        some.add(np.zeros(1), [path], np.zeros((1, 1)))
+    some._shrink()
+    assert [row[1] for row in some.rows] == ["a", "b"]
+
+
+def brute_force(x: np.ndarray, centres: np.ndarray) -> tuple[list[int], list[float]]:
+    cells, distances = [], []
+    for row in x:
+        apart = [float(((row.astype(float) - centre) ** 2).sum()) for centre in centres]
+        cells.append(apart.index(min(apart)))
+        distances.append(min(apart))
+    return cells, distances
+
+
+def test_nearest_is_that_of_a_plain_loop() -> None:
+    x, centres = unit_rows_float32(RNG.normal(size=(300, 7))), unit_rows_float32(RNG.normal(size=(40, 7)))
+    cell, distance = nearest_centres(x, centres)
+    wanted, apart = brute_force(x, centres)
+    assert cell.tolist() == wanted
+    np.testing.assert_allclose(distance, apart, rtol=1e-12)
+
+
+def test_rivals_that_a_product_of_matrices_cannot_tell_apart() -> None:
+    """Centres so near to each other that single precision says little: still the true nearest, in every company."""
+    middle = unit_rows_float32(RNG.normal(size=(1, 64)))
+    centres = (middle + 1e-7 * RNG.normal(size=(50, 64))).astype(np.float32)
+    x = unit_rows_float32(RNG.normal(size=(200, 64)))
+    cell, _ = nearest_centres(x, centres)
+    assert cell.tolist() == brute_force(x, centres)[0]
+    one_by_one = [int(nearest_centres(x[row : row + 1], centres)[0][0]) for row in range(len(x))]
+    assert cell.tolist() == one_by_one
+
+
+def test_equal_centres_go_to_the_first() -> None:
+    centre = unit_rows_float32(np.ones((1, 3)))
+    cell, distance = nearest_centres(unit_rows_float32(np.ones((4, 3))), np.repeat(centre, 3, 0))
+    assert cell.tolist() == [0] * 4
+    assert distance.tolist() == [0.0] * 4
+
+
+def test_unit_rows_and_rows_of_zeros() -> None:
+    x = unit_rows_float32(np.array([[3.0, 4.0], [0.0, 0.0]], dtype=np.float16))
+    np.testing.assert_allclose(x, [[0.6, 0.8], [0.0, 0.0]], atol=1e-7)
+    assert x.dtype == np.float32
+
+
+def test_centres_of_a_seed_are_the_same() -> None:
+    x = unit_rows_float32(RNG.normal(size=(200, 6)))
+    assert np.array_equal(find_cell_centres(x, 9, 1), find_cell_centres(x, 9, 1))
+    assert find_cell_centres(x, 9, 1).shape == (9, 6)
+    assert np.array_equal(find_cell_centres(x, 200, 1), x)
+
+
+PATHS = ["fox/1.jpg", "unlabelled/2.jpg", "3.jpg", "hare/deep/4.jpg", "Unlabeled/5.jpg"]
+
+
+def test_none_and_folders() -> None:
+    assert [NoLabels().of(path) for path in PATHS] == [""] * 5
+    assert [FolderLabels("/photos").of(path) for path in PATHS] == ["fox", "", "", "hare", ""]
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "../photos/fox/1.jpg",
+        "/photos/fox/1.jpg",
+        "s3://bucket/fox/1.jpg",
+        "000.tar#fox/1.jpg",
+        "a/train.parquet#12",
+        "a/set.npz#12",
+    ],
+)
+def test_what_is_in_no_folder_below_the_root_has_no_label(path: str, tmp_path: Path) -> None:
+    (tmp_path / "a").mkdir()
+    for name in ("000.tar", "a/train.parquet", "a/set.npz"):
+        (tmp_path / name).touch()
+    assert FolderLabels(str(tmp_path)).of(path) == ""
+
+
+def test_parts_of_pictures_and_objects_of_a_bucket_have_their_folder(tmp_path: Path) -> None:
+    box = Box(0.1, 0.2, 0.3, 0.4)
+    assert FolderLabels(str(tmp_path)).of(with_box("fox/1.jpg", box)) == "fox"
+    assert FolderLabels("s3://bucket/photos").of("fox/1.jpg") == "fox"
+
+
+def test_a_list_decides_and_folders_mean_nothing(tmp_path: Path) -> None:
+    file = tmp_path / "labels" / "labels.csv"
+    file.parent.mkdir()
+    file.write_text(f"path,label\n3.jpg,owl\n{tmp_path}/photos/fox/1.jpg,badger\nunlabelled/2.jpg,\n")
+    labels = FileLabels(file, str(tmp_path / "photos"))
+    for path in PATHS:
+        labels.see([path])
+    labels.settle()
+    assert [labels.of(path) for path in PATHS] == ["badger", "", "owl", "", ""]
+
+
+def test_paths_start_at_the_list_as_well(tmp_path: Path) -> None:
+    file = tmp_path / "labels.csv"
+    file.write_text("path,label\nphotos/3.jpg,owl\n")
+    labels = FileLabels(file, str(tmp_path / "photos"))
+    labels.see(PATHS)
+    labels.settle()
+    assert labels.of("3.jpg") == "owl"
+
+
+def test_labels_of_images_that_are_not_there(tmp_path: Path) -> None:
+    file = tmp_path / "labels.csv"
+    file.write_text("path,label\n3.jpg,owl\n9.jpg,owl\nfox/8.jpg,fox\n")
+    labels = FileLabels(file, str(tmp_path))
+    labels.see(PATHS)
+    with pytest.raises(InputError, match=r"^2 of the 3 images .* '9.jpg' \(line 3\)"):
+        labels.settle()
+
+
+def test_two_labels_of_one_image(tmp_path: Path) -> None:
+    file = tmp_path / "labels.csv"
+    file.write_text("path,label\n3.jpg,owl\n./3.jpg,fox\n")
+    labels = FileLabels(file, str(tmp_path))
+    labels.see(PATHS)
+    with pytest.raises(InputError, match="more than once with different labels"):
+        labels.settle()
+
+
+def test_a_list_labels_boxes_and_all_boxes_of_a_picture(tmp_path: Path) -> None:
+    """A picture's label is that of its boxes, unless one of them has a row of its own."""
+    left, right = Box(0.1, 0.2, 0.3, 0.4), Box(0.5, 0.2, 0.3, 0.4)
+    (tmp_path / "labels.csv").write_text(
+        f'path,label,box\n3.jpg,owl,\n"{with_box("fox/1.jpg", left)}",fox,\nhare/4.jpg,hare,"0.5,0.2,0.3,0.4"\n'
+    )
+    labels = FileLabels(tmp_path / "labels.csv", str(tmp_path))
+    paths = [with_box(path, box) for path in ("3.jpg", "fox/1.jpg", "hare/4.jpg") for box in (left, right)]
+    labels.see(paths)
+    labels.settle()
+    assert [labels.of(path) for path in paths] == ["owl", "owl", "fox", "", "", "hare"]
+
+
+def test_a_box_that_is_not_there(tmp_path: Path) -> None:
+    (tmp_path / "labels.csv").write_text('path,label,box\n3.jpg,owl,"0.5,0.2,0.3,0.4"\n')
+    labels = FileLabels(tmp_path / "labels.csv", str(tmp_path))
+    labels.see([with_box("3.jpg", Box(0.1, 0.2, 0.3, 0.4)), "3.jpg"])
+    with pytest.raises(InputError, match=r"^1 of the 1 images .* '3.jpg' \(line 2\)"):
+        labels.settle()

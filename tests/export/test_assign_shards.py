@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 from PIL import Image
 
-import holotype.export.assign_shards as module
+import holotype.export.assign as module
 from holotype.export.assign import ASSIGN_COLUMNS, BOX_COLUMNS, assign_images
 from holotype.runs.model_io import load_model
 from holotype.utils.serialization import read_json
@@ -60,8 +60,8 @@ def test_parts_that_are_there_are_kept_and_changed_images_placed_anew(
     assert assign("--slice", 3).code == 0
     folder = run / "assigned" / "new"
     before = {path.name: path.read_bytes() for path in folder.glob("part-*")}
-    placed, asked = module.assign_batch, []
-    monkeypatch.setattr(module, "assign_batch", lambda *words: asked.extend(words[1]) or placed(*words))
+    placed, asked = module.assign_stream, []
+    monkeypatch.setattr(module, "assign_stream", lambda *words: asked.extend(words[1]) or placed(*words))
     outcome = assign("--engine", "local")
     assert "7 images:" in outcome.out
     assert asked == []

@@ -6,7 +6,7 @@ import csv
 import json
 import re
 from dataclasses import replace
-from datetime import datetime
+from datetime import UTC, datetime
 from pathlib import Path
 from urllib.parse import unquote
 
@@ -16,9 +16,28 @@ import pytest
 from export.made_results import edit, made_run, paths
 from export.test_image_header import photo
 from holotype.errors import InputError
+from holotype.export.camtrap import (
+    BY_FOLDER,
+    DEPLOYMENT_COLUMNS,
+    MEDIA,
+    OBSERVATIONS,
+    Deployment,
+    build_datapackage,
+    deployments_of,
+    media_address,
+    merge_deployments,
+    missing_fields,
+    observation_type,
+    parse_coordinates,
+    read_deployments,
+    read_package,
+    scientific_name,
+    write_camtrap,
+)
 from holotype.export.camtrap import DEPLOYMENT_COLUMNS as DEPLOYMENTS
-from holotype.export.camtrap import MEDIA, OBSERVATIONS, media_address, write_camtrap
-from holotype.results.discovery import Discovery
+from holotype.export.image_header import CAMERA_CLOCK, FILE_CLOCK
+from holotype.export.results_table import read_results_table
+from holotype.results.discovery import Category, Discovery
 from tests.conftest import write_csv
 
 FILE_PATH = re.compile(r"(?=^[^./~])(^((?!\.{2}).)*$).*$")
@@ -243,3 +262,183 @@ def test_an_event_begins_before_it_ends_though_the_clock_is_set_back_in_it(run, 
             "2024-10-27T02:59:58+02:00",
             "2024-10-27T02:00:01+01:00",
         )
+
+
+TIMES = (datetime(2020, 5, 30, tzinfo=UTC), datetime(2021, 4, 18, tzinfo=UTC))
+SPECIES = ["Vulpes vulpes", "Canis lupus", "Canis latrans", "Sus scrofa", "Ursus arctos", "Lynx lynx", "Gulo gulo",
+           "Puma concolor", "Panthera leo", "Rangifer tarandus", "Procyon lotor", "Capra ibex", "Ovis canadensis",
+           "Alces alces", "Lynx rufus", "Canis lupus familiaris", "Bos taurus", "Marmota monax"]  # fmt: skip
+OTHERS = ["Ankle boot", "Red kite", "red fox", "Lesser panda", "Common iguana", "Giant panda", "Roe deer", "Bag",
+          "Canis", "new-01", "T-shirt", "Sea otter", "Sea lions", "Wild boar", "VULPES VULPES", "Vulpes Vulpes",
+          "Vulpes sp.", "near Bag, new 1", "Guinea hens", ""]  # fmt: skip
+
+
+def test_scientific_names_are_told_from_others() -> None:
+    assert [name for name in SPECIES if scientific_name(name) != name] == []
+    assert [name for name in OTHERS if scientific_name(name)] == []
+
+
+def test_what_an_observation_is_of() -> None:
+    def said(name: str, kind: str = "novel") -> str:
+        return observation_type(Category("id", name, kind, 1))  # type: ignore[arg-type]
+
+    assert said("new-03") == "unknown"
+    assert said("new-03", "known") == "unknown"  # a class since it was split, and nobody knows what it is
+    assert [said(name) for name in ("Red kite", "Human", "people", "vehicle", "Empty", "blank")] == [
+        "animal",
+        *("human", "human", "vehicle", "blank", "blank"),
+    ]
+
+
+@pytest.fixture
+def results(tmp_path):
+    return read_results_table(made_run(tmp_path))
+
+
+def test_it_says_what_the_standard_asks_for_and_what_is_missing(results) -> None:
+    content = build_datapackage(results, {}, TIMES, [], ["Sus scrofa", "Canis lupus", "Sus scrofa"])
+    required = {"resources", "profile", "created", "project", "spatial", "temporal", "taxonomic"}
+    assert required <= set(content)
+    assert [one["name"] for one in content["resources"]] == ["deployments", "media", "observations"]
+    for one in content["resources"]:
+        assert one["profile"] == "tabular-data-resource"
+        assert one["schema"].endswith(f"/1.0.2/{one['name']}-table-schema.json")
+    assert content["profile"].endswith("/1.0.2/camtrap-dp-profile.json")
+    assert datetime.fromisoformat(content["created"]).tzinfo is not None
+    assert content["temporal"] == {"start": "2020-05-30", "end": "2021-04-18"}
+    assert content["taxonomic"] == [{"scientificName": "Canis lupus"}, {"scientificName": "Sus scrofa"}]
+    assert content["project"] == {
+        "title": "my pictures",
+        "individualAnimals": False,
+        "observationLevel": ["media"],
+    }
+    assert content["name"] == "my-pictures"
+    assert missing_fields(content) == ["contributors", "project.samplingDesign", "project.captureMethod"]
+
+
+def test_what_people_add_stays(results) -> None:
+    held = build_datapackage(results, {}, TIMES, [], [])
+    held["contributors"] = [{"title": "A. Person"}]
+    held["project"] |= {
+        "samplingDesign": "opportunistic",
+        "captureMethod": ["activityDetection"],
+        "title": "Mine",
+    }
+    held["taxonomic"] = [
+        {"scientificName": "Sus scrofa", "taxonRank": "species"},
+        {"scientificName": "Old name"},
+    ]
+    held["sources"].append({"title": "Another"})
+    held["resources"].append({"name": "individuals", "data": []})
+    held["licenses"] = ["mine"]
+    again = build_datapackage(results, held, TIMES, [(4.0, 50.7), (5.7, 51.5)], ["Sus scrofa"])
+    assert missing_fields(again) == []
+    assert again["project"]["title"] == "Mine"
+    assert again["taxonomic"] == [{"scientificName": "Sus scrofa", "taxonRank": "species"}]
+    assert [one["title"] for one in again["sources"]] == ["Another", "Holotype"]
+    assert [one["name"] for one in again["resources"]] == [
+        "deployments",
+        "media",
+        "observations",
+        "individuals",
+    ]
+    assert again["licenses"] == ["mine"]
+    ring = again["spatial"]["coordinates"][0]
+    assert ring[0] == ring[-1] == [4.0, 50.7]
+    assert [5.7, 51.5] in ring
+    assert build_datapackage(results, held, TIMES, [(4.0, 50.7)], [])["spatial"] == {
+        "type": "Point",
+        "coordinates": [4.0, 50.7],
+    }
+
+
+def test_a_file_that_is_no_package_any_more_is_one_sentence(tmp_path) -> None:
+    file = tmp_path / "datapackage.json"
+    assert read_package(file) == {}
+    for text in ("{", "[]", '{"project": 3}', '{"taxonomic": {}}', '{"sources": [1]}'):
+        file.write_text(text)
+        with pytest.raises(InputError, match="any more"):
+            read_package(file)
+
+
+MAY, JUNE, JULY = (datetime(2020, month, 1, tzinfo=UTC) for month in (5, 6, 7))
+
+
+def test_one_unless_somebody_tells(results) -> None:
+    assert set(deployments_of(results, None)) == {"my pictures"}
+
+
+def test_folders_tell(results) -> None:
+    root = Path(results.found.facts.root)
+    results.path[:3] = [
+        str(root / "cam 1" / "a" / "1.png"),
+        str(root / "cam 2" / "1.png"),
+        str(root / "1.png"),
+    ]
+    assert deployments_of(results, BY_FOLDER)[:3] == ["cam 1", "cam 2", "my pictures"]
+    results.path[3] = "/elsewhere/1.png"
+    with pytest.raises(InputError, match="folders tell no deployments"):
+        deployments_of(results, BY_FOLDER)
+
+
+def test_a_file_tells(results, tmp_path) -> None:
+    names = [Path(path).name.replace('"', '""') for path in results.path]
+    told = ("'=two", "one")
+    rows = [f'"{name}",{told[i % 2]}' for i, name in enumerate(names)]
+    (tmp_path / "cams.csv").write_text("\n".join(["path,deployment", *rows]), encoding="utf-8")
+    assert deployments_of(results, str(tmp_path / "cams.csv"))[:3] == ["=two", "one", "=two"]
+    (tmp_path / "cams.csv").write_text("\n".join(["path,deployment", *rows[1:]]), encoding="utf-8")
+    with pytest.raises(InputError, match="names no deployment for 1 of the 40 images"):
+        deployments_of(results, str(tmp_path / "cams.csv"))
+    (tmp_path / "cams.csv").write_text("path,camera\nx,y\n")
+    with pytest.raises(InputError, match="must have path and deployment"):
+        deployments_of(results, str(tmp_path / "cams.csv"))
+    with pytest.raises(InputError, match="does not exist"):
+        deployments_of(results, str(tmp_path / "none.csv"))
+
+
+def test_times_span_the_images_and_doubts_are_told() -> None:
+    one = Deployment(JUNE, JUNE)
+    one.add(JULY, CAMERA_CLOCK)
+    one.add(MAY, CAMERA_CLOCK)
+    assert (one.start, one.end, one.unsure) == (MAY, JULY, False)
+    one.add(JUNE, FILE_CLOCK)
+    assert one.unsure
+
+
+def test_what_people_fill_in_stays(tmp_path) -> None:
+    (row,) = merge_deployments({"a": Deployment(JUNE, JUNE)}, [])
+    assert list(row) == list(DEPLOYMENT_COLUMNS)
+    assert (row["deploymentStart"], row["timestampIssues"]) == ("2020-06-01T00:00:00+00:00", "false")
+    filled = row | {
+        "latitude": "-51.5",
+        "habitat": "dune",
+        "deploymentStart": MAY.isoformat(),
+        "timestampIssues": "true",
+    }
+    other = dict.fromkeys(DEPLOYMENT_COLUMNS, "") | {"deploymentID": "b", "cameraID": "7"}
+    bare = dict.fromkeys(DEPLOYMENT_COLUMNS, "") | {
+        "deploymentID": "c",
+        "deploymentStart": "x",
+        "deploymentEnd": "y",
+    }
+    again = merge_deployments({"a": Deployment(JUNE, JULY)}, [filled, other, bare])
+    assert [one["deploymentID"] for one in again] == ["a", "b"]  # nothing was filled into c
+    first = again[0]
+    assert (first["latitude"], first["habitat"], first["timestampIssues"]) == ("-51.5", "dune", "true")
+    assert (first["deploymentStart"], first["deploymentEnd"]) == (MAY.isoformat(), JULY.isoformat())
+
+
+def test_a_table_from_a_spreadsheet_is_read(tmp_path) -> None:
+    file = tmp_path / "deployments.csv"
+    assert read_deployments(file) == []
+    file.write_bytes("\ufeffdeploymentID;latitude;longitude\r\n'=a;51.5;4.7\r\nb;;\r\nc;91;0\r\n".encode())
+    rows = read_deployments(file)
+    assert [row["deploymentID"] for row in rows] == ["=a", "b", "c"]
+    assert parse_coordinates(rows) == [(4.7, 51.5)]
+    file.write_text("id\n1\n")
+    with pytest.raises(InputError, match="no column deploymentID"):
+        read_deployments(file)
+    file.write_bytes(b"deploymentID\n\xff\n")
+    with pytest.raises(InputError, match="not UTF-8"):
+        read_deployments(file)

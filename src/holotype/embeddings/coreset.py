@@ -1,13 +1,5 @@
 """Draw a weighted coreset of a collection of any size, cell by cell.
 
-The cell of a row is the same whatever rows it is looked at with. A product of matrices rounds otherwise in another
-shape, so that it only says which centres may be the nearest; where there are several, distances decide that are
-computed row by row, with twice the digits.
-
-Ties go to the smaller path. No more than about twice as many rows as are wanted are ever kept.
-
-Whoever reads the stream shows every path once (`see`), then `settle`s, and asks for labels from then on.
-
 A random sample holds a category in proportion to its size, and none of the rare ones. Here the collection is cut into
 cells of images that look alike, and each cell gives about as many images, however many it has. The weight of an image
 is the number of images of its cell that it stands for, so that weighted sums estimate the whole.
@@ -19,7 +11,11 @@ Three passes over the embeddings, with one part in memory at a time:
    missed, there are some among them. k-means on these rows finds the other half.
 3. Every row goes to its nearest cell, and each cell keeps the rows with the smallest hashes.
 
-Hashes are of the path from the root and the seed. Neither the order of the parts nor their sizes change anything.
+Hashes are of the path from the root and the seed. Neither the order of the parts nor their sizes change anything: ties
+go to the smaller path, and the cell of a row is the same whatever rows it is looked at with. A product of matrices
+rounds otherwise in another shape, so that it only says which centres may be the nearest; where there are several,
+distances decide that are computed row by row, with twice the digits. No more than about twice as many rows as are
+wanted are ever kept.
 """
 
 from __future__ import annotations
@@ -28,6 +24,8 @@ import hashlib
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import groupby, islice
+from operator import itemgetter
 from pathlib import Path, PurePosixPath
 
 import numpy as np
@@ -78,9 +76,8 @@ def nearest_centres(x: np.ndarray, centres: np.ndarray) -> tuple[np.ndarray, np.
 
 
 def _nearest(x: np.ndarray, centres: np.ndarray) -> np.ndarray:
-    score = (centres * centres).sum(-1) - 2 * (
-        x @ centres.T
-    )  # squared distance, less what is the same in a row
+    # squared distance, less what is the same in a row
+    score = (centres * centres).sum(-1) - 2 * (x @ centres.T)
     best = score.min(1, keepdims=True)
     # twice what D products of two numbers below 1, and a handful of sums, can be off by
     rivals = score <= best + 2 * (2 * x.shape[1] + 8) * ROUNDING
@@ -104,16 +101,16 @@ HASH_PURPOSES = ("cells", "far", "images")
 """Draws that must not depend on each other; each path has a number for each."""
 SelectedRows = tuple[int, int, str]
 """Cell, hash and path."""
+Names = Sequence[str] | np.ndarray
+"""(n,) paths."""
 
 
-def path_hashes(path: Sequence[str], seed: int) -> dict[str, np.ndarray]:
+def path_hashes(path: Names, seed: int) -> dict[str, np.ndarray]:
     """Purpose to (n,) uint64: numbers that depend on the path and the seed alone, and look drawn at random."""
     key = seed.to_bytes(8, "little")
-    digests = (
-        hashlib.blake2b(one.encode(errors="surrogateescape"), digest_size=24, key=key).digest()
-        for one in path
-    )
-    number = np.frombuffer(b"".join(digests), dtype="<u8").reshape(len(path), len(HASH_PURPOSES))
+    content = (name.encode(errors="surrogateescape") for name in path)
+    digests = b"".join(hashlib.blake2b(name, digest_size=24, key=key).digest() for name in content)
+    number = np.frombuffer(digests, dtype="<u8").reshape(len(path), len(HASH_PURPOSES))
     return {purpose: number[:, at] for at, purpose in enumerate(HASH_PURPOSES)}
 
 
@@ -131,7 +128,7 @@ class SmallestKeys:
         self.bound = np.inf
         """A row with a larger key is not among them."""
 
-    def add(self, key: np.ndarray, path: Sequence[str], x: np.ndarray) -> None:
+    def add(self, key: np.ndarray, path: Names, x: np.ndarray) -> None:
         """key: (r,) float64. path: (r,). x: (r, D)."""
         for row in np.flatnonzero(key <= self.bound).tolist():
             self.rows.append((float(key[row]), path[row], x[row].copy()))
@@ -172,28 +169,25 @@ class PerCell:
         if len(self.rows) > 2 * self.n + 2 * len(self.size):
             self._shrink()
 
+    def _of_rank(self, ranks: range) -> list[SelectedRows]:
+        """Return the rows at some places of their cells, in order."""
+        self.rows.sort()
+        cells = groupby(self.rows, key=itemgetter(0))
+        return [row for _, rows in cells for row in islice(rows, ranks.start, ranks.stop)]
+
     def _shrink(self) -> None:
         """Keep one row more of each cell than the level: who gets what is left over is seen at the end."""
-        most = level_quota(self.size, self.n) + 1
-        self.rows.sort()
-        ranked = zip(self.rows, _ranks(self.rows), strict=True)
-        self.rows = []
-        for row, rank in ranked:
-            if rank < most:
-                self.rows.append(row)
-            if rank == most - 1:
-                self.bound[row[0]] = row[1]
+        level = level_quota(self.size, self.n)
+        for cell, number, _ in self._of_rank(range(level, level + 1)):
+            self.bound[cell] = number
+        self.rows = self._of_rank(range(level + 1))
 
     def chosen(self) -> list[SelectedRows]:
         """Sorted by cell, then hash; n of them, or all where there are fewer."""
-        each = level_quota(self.size, self.n)
-        self.rows.sort()
-        ranks = _ranks(self.rows)
-        first = [row for row, rank in zip(self.rows, ranks, strict=True) if rank < each]
-        next_ = sorted(
-            (row for row, rank in zip(self.rows, ranks, strict=True) if rank == each), key=_by_hash
-        )
-        return sorted(first + next_[: self.n - len(first)])
+        level = level_quota(self.size, self.n)
+        first = self._of_rank(range(level))
+        more = sorted(self._of_rank(range(level, level + 1)), key=itemgetter(1, 2))
+        return sorted(first + more[: self.n - len(first)])
 
 
 def level_quota(size: np.ndarray, n: int) -> int:
@@ -207,24 +201,13 @@ def level_quota(size: np.ndarray, n: int) -> int:
     return int((n - before[at]) // (len(ordered) - at))
 
 
-def _by_hash(row: SelectedRows) -> tuple[int, str]:
-    return row[1], row[2]
-
-
-def _ranks(rows: Sequence[SelectedRows]) -> list[int]:
-    """The place of each row in its cell. rows: sorted."""
-    ranks, cell, rank = [], -1, 0
-    for row in rows:
-        rank = rank + 1 if row[0] == cell else 0
-        cell = row[0]
-        ranks.append(rank)
-    return ranks
-
-
 class NoLabels:
-    """No image carries a label."""
+    """No image carries a label.
 
-    def see(self, path: Sequence[str]) -> None:
+    Whoever reads a stream shows every path once (`see`), then `settle`s, and asks for labels from then on.
+    """
+
+    def see(self, path: Names) -> None:
         """path: as seen from the root."""
 
     def settle(self) -> None:
@@ -272,7 +255,7 @@ class FileLabels(NoLabels):
         self.meant.add(path)
         return False
 
-    def see(self, path: Sequence[str]) -> None:
+    def see(self, path: Names) -> None:
         for one in path:
             whole = absolute(one, self.root)
             picture = split_box(whole)[0]
@@ -392,11 +375,8 @@ class _Stream:
             self.advance(len(part.path))
             part = part.readable()
             n += len(part.path)
-            some.add(
-                uniform(path_hashes(part.path, self.seed)["cells"]),
-                part.path,
-                unit_rows_float32(part.features),
-            )
+            drawn = uniform(path_hashes(part.path, self.seed)["cells"])
+            some.add(drawn, part.path, unit_rows_float32(part.features))
         self.labels.settle()
         if not n:
             raise InputError(

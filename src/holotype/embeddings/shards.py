@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import itertools
 import json
 import os
 import re
@@ -192,11 +191,9 @@ class ShardFolder:
     def own_images(self) -> int:
         return sum(min(self.each, self.n - number * self.each) for number in self.own)
 
-    def numbers(self) -> Iterator[int]:
+    def numbers(self) -> list[int]:
         """Ours: first those without a part, then those with one, which the job looks at."""
-        existing = existing_parts(self.folder)
-        missing = (number for number in self.own if number not in existing)
-        return itertools.chain(missing, (number for number in self.own if number in existing))
+        return sorted(self.own, key=existing_parts(self.folder).__contains__)
 
     def run(self, engine: Executor, done: OnDone) -> OnFailed:
         """Do our shards; returns those that are still missing, with the reason."""
@@ -243,8 +240,8 @@ def prepare_shards(folder: Path, request: ShardRequest, only: tuple[int, int] | 
         with contextlib.suppress(OSError):
             folder.rmdir()  # where nothing was there before
         raise
-    names = ("n", "images_per_shard", "root", "boxed")
-    return ShardFolder(folder, *(manifest[name] for name in names), only or (0, 1))
+    n, each, root, boxed = (manifest[name] for name in ("n", "images_per_shard", "root", "boxed"))
+    return ShardFolder(folder, n, each, root, boxed, only or (0, 1))
 
 
 def _plan(folder: Path, request: ShardRequest, believed: bool) -> dict[str, Any]:

@@ -14,7 +14,8 @@ either as a stream.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from contextlib import closing
 from dataclasses import dataclass, fields
 from itertools import islice
 from pathlib import Path
@@ -26,7 +27,7 @@ from torch import Tensor
 
 from holotype.config.schema import BackboneConfig
 from holotype.data.augment import centre_crops
-from holotype.data.hashing import file_stamps, image_digests
+from holotype.data.hashing import FileStamp, file_stamps, image_digests
 from holotype.data.image_store import CROP_FRACTION, Decoded, decode_in_order
 from holotype.data.paths import absolute, relative
 from holotype.data.table import Table
@@ -124,14 +125,23 @@ class EmbeddingPart(Embeddings):
         """Return the images that could be read."""
         return EmbeddingPart(*(getattr(self, column.name)[self.usable] for column in fields(self)))
 
-    def move_to(self, groups: dict[str, list[int]], found: Embeddings) -> None:
-        """Put features in their places in `found`, and take them out of `groups` (digest to rows)."""
-        for at in np.flatnonzero(self.usable):
+    def move_to(self, groups: dict[str, list[int]], found: Embeddings, broken: bool = False) -> None:
+        """Put features in their places in `found`, and take them out of `groups` (digest to rows).
+
+        broken: problems too, as far as the files could be read; else these images are tried again.
+        """
+        for at in np.flatnonzero(self.usable | broken):
             for row in groups.pop(self.digest[at], ()):
                 found.features[row], found.note[row] = self.features[at], self.note[at]
+                found.problem[row] = self.problem[at]
+
+    def seen(self) -> dict[str, FileStamp]:
+        """Return stamp and digest of the images by path, as far as the stamp is known."""
+        rows = zip(self.path, self.stamp, self.digest, strict=True)
+        return {path: (stamp, digest) for path, stamp, digest in rows if stamp}
 
 
-def group_by_content(digest: Sequence[str], rows: Iterable[int]) -> dict[str, list[int]]:
+def group_by_content(digest: Sequence[str], rows: range) -> dict[str, list[int]]:
     """Map each content to its rows; an image that has none is alone."""
     groups: dict[str, list[int]] = {}
     for row in rows:
@@ -179,18 +189,13 @@ def embed_table(
         encoder: One that a method has trained, which `backbone` must tell by its digest; by default the backbone's own.
         images_per_shard: By default 512 on a CPU, else 4096.
     """
-    manifest = read_manifest(folder)
-    facts = backbone_facts(backbone)
-    check_manifest(folder, facts if manifest is None else manifest, facts)
-    if manifest is None or manifest.get("root") != table.root:  # new, or the images were moved
-        manifest = (manifest or {"backbone": backbone.name, **facts}) | {"root": table.root}
-        write_text(folder / MANIFEST_FILE, dump_json(manifest))
+    _open_store(folder, backbone, table.root)
     paths, stamp = [str(path) for path in table.path], [""] * len(table)
     names = relative(paths, table.root)
     if digest is None:
-        stamp, seen = file_stamps(paths), {}
+        stamp, seen = file_stamps(paths), dict[str, FileStamp]()
         for part in _stored(folder, backbone.dim):
-            seen |= dict(zip(part.path, zip(part.stamp, part.digest, strict=True), strict=True))
+            seen |= part.seen()
         digest = image_digests(paths, stamp, [seen.get(name) for name in names])
     found, groups = Embeddings.blank(len(table), backbone.dim), group_by_content(digest, range(len(table)))
     first_rows, tried = {key: rows[0] for key, rows in groups.items()}, set[str]()
@@ -198,12 +203,11 @@ def embed_table(
         part.move_to(groups, found)
         tried.update(part.path[~part.usable])
 
-    def save(rows: np.ndarray) -> None:
-        rows = np.array(
-            [row for row in rows if not (found.problem[row] and names[row] in tried)], dtype=np.int64
-        )
-        if len(rows):
-            texts = (np.array(column, dtype=object)[rows] for column in (digest, names, stamp))
+    def save(rows: Iterable[int]) -> None:
+        rows = [row for row in rows if not (found.problem[row] and names[row] in tried)]
+        if rows:
+            columns = ([column[row] for row in rows] for column in (digest, names, stamp))
+            texts = (np.array(column, dtype=object) for column in columns)
             part = EmbeddingPart(found.features[rows], found.problem[rows], found.note[rows], *texts)
             part.write(part_file(folder, max(existing_parts(folder), default=-1) + 1))
 
@@ -216,11 +220,20 @@ def embed_table(
         # what is tried once more comes last, so that the others are encoded in the same batches after a stop
         shards = _in_shards([row for row in missing if names[row] not in tried], each)
         shards += _in_shards([row for row in missing if names[row] in tried], each)
-        embed_rows(
-            paths, encoder or Encoder(backbone, compute), backbone.image_size, shards, found, save, progress
-        )
+        encoder = encoder or Encoder(backbone, compute)
+        embed_rows(paths, encoder, backbone.image_size, shards, found, save, progress)
         found.copy_to_duplicates(groups.values(), paths)
     return found
+
+
+def _open_store(folder: Path, backbone: Backbone, root: str) -> None:
+    """Write the manifest, or check that the one there is of the same network."""
+    manifest, facts = read_manifest(folder), backbone_facts(backbone)
+    if manifest is None:
+        manifest = {"backbone": backbone.name, **facts}
+    check_manifest(folder, manifest, facts)
+    if manifest.get("root") != root:  # new, or the images were moved
+        write_text(folder / MANIFEST_FILE, dump_json({**manifest, "root": root}))
 
 
 def _in_shards(rows: Sequence[int], each: int) -> list[np.ndarray]:
@@ -274,32 +287,45 @@ def embed_rows(
     size: int,
     shards: Sequence[np.ndarray],
     found: Embeddings,
-    save: Callable[[np.ndarray], None],
+    save: Callable[[Iterable[int]], None],
     progress: bool,
 ) -> None:
-    """Compute rows of `found` and save them shard by shard.
+    """Compute rows of `found` and save them shard by shard."""
+    n, waiting = len(paths), iter(shards)
+    saved = done = n - sum(map(len, shards))
+    with (
+        StopRequest() as stop,
+        progress_bar("Embedding images", n - done, progress) as advance,
+        closing(encode_rows(paths, encoder, size, shards, found)) as chunks,
+    ):
+        for chunk, ends_shard in chunks:
+            advance(len(chunk))
+            done += len(chunk)
+            update_heartbeat(None, step=done, steps=n)
+            if ends_shard:
+                save(next(waiting))
+                saved = done
+            if stop.requested:
+                stop.leave(f"image {saved:,} of {n:,}")
 
-    One stream of images runs through all of them, so that reading never waits for a shard to be written.
+
+def encode_rows(
+    paths: Sequence[str], encoder: Encoder, size: int, shards: Sequence[np.ndarray], found: Embeddings
+) -> Generator[tuple[np.ndarray, bool], None, None]:
+    """Compute rows of `found`; yields those of each batch, and whether it is the last of its shard.
+
+    One stream of images runs through all shards, so that reading never waits for one to be written.
     """
-    rows = [row for shard in shards for row in shard]
-    n, done = len(paths), len(paths) - len(rows)
-    stream = decode_in_order([paths[row] for row in rows], int(size / CROP_FRACTION), None, progress=False)
-    with StopRequest() as stop, progress_bar("Embedding images", len(rows), progress) as advance:
-        try:
-            for shard in shards:
-                for first in range(0, len(shard), encoder.chunk):
-                    chunk = shard[first : first + encoder.chunk]
-                    fill_shard(found, chunk, list(islice(stream, len(chunk))), encoder, size)
-                    advance(len(chunk))
-                    update_heartbeat(None, step=done + first + len(chunk), steps=n)
-                    if stop.requested and first + encoder.chunk < len(shard):
-                        stop.leave(f"image {done:,} of {n:,}")
-                save(shard)
-                done += len(shard)
-                if stop.requested:
-                    stop.leave(f"image {done:,} of {n:,}")
-        finally:
-            stream.close()  # type: ignore[attr-defined]
+    wanted = [paths[row] for shard in shards for row in shard]
+    stream = decode_in_order(wanted, int(size / CROP_FRACTION), None, progress=False)
+    try:
+        for shard in shards:
+            for first in range(0, len(shard), encoder.chunk):
+                chunk = shard[first : first + encoder.chunk]
+                fill_shard(found, chunk, list(islice(stream, len(chunk))), encoder, size)
+                yield chunk, first + len(chunk) == len(shard)
+    finally:
+        stream.close()  # type: ignore[attr-defined]
 
 
 @torch.no_grad()
@@ -371,55 +397,34 @@ class EmbedShard:
     def __call__(self, number: int, advance: Advance = lambda more: None) -> EmbedCounts:
         file = part_file(Path(self.folder), number)
         paths = read_shard_paths(Path(self.folder) / PLAN_FILE, number)
-        stamps, before = file_stamps(paths), _read_or_warn(file, self.dim)
-        part, changed = self._begin(relative(paths, self.root), stamps, before)
-        advanced = 0
-        if len(changed):
-            part.digest[changed] = image_digests(
-                [paths[row] for row in changed], [stamps[row] for row in changed], [None] * len(changed)
-            )
-            groups = group_by_content(part.digest, changed)
-            if before is not None:
-                before.move_to(groups, part)
+        names, stamps, before = relative(paths, self.root), file_stamps(paths), _read_or_warn(file, self.dim)
+        seen = before.seen() if before is not None else {}
+        digest = image_digests(paths, stamps, [seen.get(name) for name in names])
+        texts = (np.array(column, dtype=object) for column in (digest, names, stamps))
+        problem, note = np.full((2, len(paths)), "", dtype=object)
+        part = EmbeddingPart(np.zeros((len(paths), self.dim), np.float16), problem, note, *texts)
+        groups, advanced = group_by_content(digest, range(len(paths))), 0
+        if before is not None:
+            before.move_to(groups, part, broken=True)
+        if groups:
             rows = np.array([rows[0] for rows in groups.values()], dtype=np.int64)
-            if len(rows):
-                advanced = self._embed([paths[row] for row in rows], rows, part, advance)
+            advanced = self._embed(paths, rows, part, advance)
             part.copy_to_duplicates(groups.values(), paths)
+        if groups or [seen.get(name) for name in names] != list(zip(stamps, digest, strict=True)):
             part.write(file)
         advance(len(paths) - advanced)  # once the part is there: whoever stops here loses nothing
         broken = part.problem[~part.usable]
         return EmbedCounts(len(paths), self.dim, len(broken), broken[0] if len(broken) else "")
 
-    def _begin(
-        self, path: Sequence[str], stamp: Sequence[str], before: EmbeddingPart | None
-    ) -> tuple[EmbeddingPart, np.ndarray]:
-        """Make the part with what was in it of files that are as they were; and the rows of the others."""
-        problem, note, digest = np.full((3, len(path)), "", dtype=object)
-        names, stamps = np.array(path, dtype=object), np.array(stamp, dtype=object)
-        features = np.zeros((len(path), self.dim), dtype=np.float16)
-        part, rows = EmbeddingPart(features, problem, note, digest, names, stamps), np.arange(len(path))
-        if before is None or len(before.path) != len(path):
-            return part, rows
-        same = (before.path == names) & (before.stamp == stamps)
-        for column in fields(part):
-            getattr(part, column.name)[same] = getattr(before, column.name)[same]
-        return part, rows[~same]
-
-    def _embed(self, paths: list[str], rows: np.ndarray, part: Embeddings, advance: Advance) -> int:
+    def _embed(self, paths: Sequence[str], rows: np.ndarray, part: Embeddings, advance: Advance) -> int:
         """Compute some rows; returns how many of them `advance` was told of."""
-        encoder = self.network()
-        stream = decode_in_order(paths, int(self.image_size / CROP_FRACTION), None, progress=False)
-        first = 0
-        try:
-            while True:
-                chunk = rows[first : first + encoder.chunk]
-                fill_shard(part, chunk, list(islice(stream, len(chunk))), encoder, self.image_size)
-                if first + len(chunk) == len(rows):
-                    return first
-                advance(len(chunk))
-                first += len(chunk)
-        finally:
-            stream.close()  # type: ignore[attr-defined]
+        advanced = 0
+        with closing(encode_rows(paths, self.network(), self.image_size, [rows], part)) as chunks:
+            for chunk, is_last in chunks:
+                if not is_last:
+                    advance(len(chunk))
+                    advanced += len(chunk)
+        return advanced
 
     def network(self) -> Encoder:
         key = (self.digest, self.device)

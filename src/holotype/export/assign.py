@@ -4,16 +4,22 @@ The model, with the second opinion of its run, places an image in one of its own
 category then, what was rejected is none, and names are those of today. A category that was split off by hand has no
 place in the model: it has a centre, that of its images, and gets those images of the category it was taken from that
 lie nearer to it. Where everything was moved out of a category, its images go to the nearest of those that took it in.
+
+The result is one file, or a folder of parts (embeddings/shards.py) that any executor fills. The footer of a part keeps
+a digest of the stamps of its images: where a file has changed since, the shard is placed anew.
 """
 
 from __future__ import annotations
 
 import csv
+import hashlib
+import json
 import logging
 import os
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -24,24 +30,31 @@ from holotype.data.boxes import split_box
 from holotype.data.detections import CONFIDENCE, box_columns
 from holotype.data.image_files import IMAGE_EXTENSIONS
 from holotype.data.load import collection_name, load_table, stream_paths
+from holotype.data.formats import IMAGE_EXTENSIONS
+from holotype.data.hashing import file_stamps
+from holotype.data.load import load_table, stream_paths
 from holotype.data.paths import Paths
 from holotype.data.storage import is_address, is_pattern, split_member
+from holotype.embeddings.shards import PLAN_FILE, ShardRequest, absolute_source, part_file, read_shard_paths
 from holotype.errors import InputError
 from holotype.export.folders import TargetFile, check_replaceable, numbered, write_category_folders
+from holotype.methods.registry import allow_code
 from holotype.results.apply_edits import CONFIRMED_NOTE, MOVED_NOTE, REJECTED_NOTE
 from holotype.results.calibration import interpolate
 from holotype.results.centroids import Centroids, unit_rows
 from holotype.results.discovery import DISCOVERY_FILE as DISCOVERY
 from holotype.results.discovery import Discovery, read_features, write_csv
 from holotype.runs.model_io import ModelReader, TrainedModel
+from holotype.results.discovery import Discovery, write_csv
+from holotype.results.features import read_features
+from holotype.runs.model_io import ModelConfig, ModelReader, TrainedModel, load_model
 from holotype.runs.predict import predict
 from holotype.utils.atomic import refuse_existing, refuse_links, write_output
+from holotype.utils.serialization import TABLE_MARK, read_parquet_table, write_parquet
 
 if TYPE_CHECKING:
     import pandas as pd
     import pyarrow as pa
-
-    from holotype.runs.model_io import ModelReader
 
 log = logging.getLogger(__name__)
 
@@ -212,11 +225,9 @@ class AssignResult:
     unread: int = 0
 
     def add(self, other: AssignResult) -> None:
-        self.n, self.unfit, self.unread = (
-            self.n + other.n,
-            self.unfit + other.unfit,
-            self.unread + other.unread,
-        )
+        self.n += other.n
+        self.unfit += other.unfit
+        self.unread += other.unread
         self.kinds.update(other.kinds)
         self.categories.update(other.categories)
 
@@ -248,8 +259,6 @@ def assign_images(
     overwrite: replace `out`, and a folder `copy_to` that Holotype wrote. boxes, box_confidence, skip_missing: as in
     load_table.
     """
-    from holotype.runs.model_io import load_model
-
     refuse_links(Path(run))
     if out is not None:
         refuse_existing(Path(out), overwrite)
@@ -264,10 +273,7 @@ def assign_images(
     wanted: list[TargetFile] = []
 
     def rows() -> Iterator[pd.DataFrame]:
-        first = 0
-        for part in trained.stream(paths, progress):
-            frame = assign_batch(model, paths[first : first + len(part.problem)], part)
-            first += len(part.problem)
+        for frame in assign_stream(model, paths, progress):
             assigned.count(frame)
             if copy_to is not None:
                 wanted.extend(_wanted(frame))
@@ -306,11 +312,16 @@ def _lists_any(file: Path, paths: set[str]) -> bool:
         return False
 
 
-def assign_batch(model: CorrectedModel, paths: Sequence[str], part: ModelReader) -> pd.DataFrame:
-    """The rows (COLUMNS) of some images."""
-    frame = model.place(part)
-    frame["path"], frame["problem"] = list(paths), list(part.problem)
-    return frame[list(ASSIGN_COLUMNS)].assign(**box_columns(paths))
+def assign_stream(
+    model: CorrectedModel, paths: Sequence[str], progress: bool = False
+) -> Iterator[pd.DataFrame]:
+    """Yield the rows (ASSIGN_COLUMNS) of a batch of images after the other."""
+    done = 0
+    for part in model.trained.stream(paths, progress):
+        batch = paths[done : done + len(part.problem)]
+        frame = model.place(part).assign(path=list(batch), problem=list(part.problem))
+        yield frame[list(ASSIGN_COLUMNS)].assign(**box_columns(batch))
+        done += len(batch)
 
 
 def _wanted(frame: pd.DataFrame) -> Iterator[TargetFile]:
@@ -343,16 +354,16 @@ def _one_image(text: str) -> str | None:
 
 # -- files --------------------------------------------------------------------------------------------
 
+
 ResultSink = Callable[[Path, Iterator["pd.DataFrame"]], None]
 
 
-def _open_sink(out: Path, *, boxed: bool = False) -> ResultSink:
-    """How frames are written to a file of this name, one after the other."""
-
-    def write_parquet(file: Path, frames: Iterator[pd.DataFrame]) -> None:
-        _write_parquet(file, frames, (*ASSIGN_COLUMNS, *BOX_COLUMNS) if boxed else ASSIGN_COLUMNS)
-
-    sinks: dict[str, ResultSink] = {".csv": _write_csv, ".parquet": write_parquet}
+def _open_sink(out: Path, *, boxed: bool) -> ResultSink:
+    """Return what writes frames to a file of this name, one after the other."""
+    sinks: dict[str, ResultSink] = {
+        ".csv": _write_csv,
+        ".parquet": partial(_write_frames, schema=schema_of(boxed)),
+    }
     if out.suffix.lower() not in sinks:
         raise InputError(f"--out must end in .csv or .parquet, not as {out.name!r} does.")
     return sinks[out.suffix.lower()]
@@ -365,20 +376,142 @@ def _write_csv(file: Path, frames: Iterator[pd.DataFrame]) -> None:
             write_csv(frame, texts, stream, header=number == 0)
 
 
-def schema_of(names: Sequence[str]) -> pa.Schema:
-    """Of a Parquet file with these columns."""
+def schema_of(boxed: bool) -> pa.Schema:
+    """Return that of a Parquet file of new images. boxed: with the columns of boxes."""
     import pyarrow as pa
 
-    text, number = pa.string(), pa.float32()
-    kinds = {"probability": number, "known_score": number, "typicality": number, "fits": pa.bool_()}
-    return pa.schema([(name, kinds.get(name, text)) for name in names])
+    kinds = dict.fromkeys(("probability", "known_score", "typicality"), pa.float32()) | {"fits": pa.bool_()}
+    names = (*ASSIGN_COLUMNS, *BOX_COLUMNS) if boxed else ASSIGN_COLUMNS
+    return pa.schema([(name, kinds.get(name, pa.string())) for name in names])
 
 
-def _write_parquet(file: Path, frames: Iterator[pd.DataFrame], names: Sequence[str]) -> None:
+def _write_frames(file: Path, frames: Iterator[pd.DataFrame], schema: pa.Schema) -> None:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    schema = schema_of(names)
     with pq.ParquetWriter(file, schema) as writer:
         for frame in frames:
             writer.write_table(pa.Table.from_pandas(frame, schema=schema, preserve_index=False))
+
+
+# -- one shard of a plan --------------------------------------------------------------------------------
+
+ASSIGN_FORMAT = "assigned, 1"
+
+_models: dict[tuple[str, str, str], CorrectedModel] = {}
+"""By run, digest and device: a process loads its model once."""
+
+
+@dataclass(frozen=True)
+class AssignShard:
+    """Places the images of a slice, and writes its part. Plain, and can be pickled."""
+
+    run: str
+    """Folder of the run, absolute, as is the next one."""
+    folder: str
+    digest: str
+    """Of the model and of its categories as they stand now."""
+    device: str
+    run_id: str
+    allows_code: bool = False
+    """May the method be one that the run names as package.module:Class?"""
+    boxed: bool = False
+    """Are some of all the images boxes? Then every part has their columns."""
+
+    def ready(self) -> None:
+        read_shard_paths(Path(self.folder) / PLAN_FILE, 0)
+        if not Path(self.run).is_dir():
+            raise InputError(f"{self.run} is not there; all machines that work on it must see it.")
+
+    def __call__(self, number: int, advance: Callable[[int], None] = lambda more: None) -> AssignResult:
+        paths = read_shard_paths(Path(self.folder) / PLAN_FILE, number)
+        file, stamp = part_file(Path(self.folder), number), _digest("\0".join(file_stamps(paths)).encode())
+        table, last = _cached_model(file, paths, stamp), len(paths)
+        if table is None:
+            table, last = self._place(paths, stamp, advance)
+            write_parquet(file, table)
+        advance(last)
+        assigned = AssignResult(file)
+        assigned.count(table.to_pandas())
+        return assigned
+
+    def _place(self, paths: list[str], stamp: str, advance: Callable[[int], None]) -> tuple[pa.Table, int]:
+        """The rows, and how many images `advance` has not been told of."""
+        import pandas as pd
+        import pyarrow as pa
+
+        frames: list[pd.DataFrame] = []
+        for frame in assign_stream(self.model(), paths):
+            if frames:
+                advance(len(frames[-1]))
+            frames.append(frame)
+        frame = pd.concat(frames, ignore_index=True)
+        schema = schema_of(self.boxed).with_metadata({TABLE_MARK: json.dumps({"stamps": stamp})})
+        if self.boxed:  # where a batch has no box, its pictures are whole
+            frame = frame.reindex(columns=schema.names)
+            frame = frame.assign(file=frame["file"].fillna(frame["path"]), box=frame["box"].fillna(""))
+        return pa.Table.from_pandas(frame, schema=schema, preserve_index=False), len(frames[-1])
+
+    def model(self) -> CorrectedModel:
+        key = (self.run, self.digest, self.device)
+        if key not in _models:
+            with allow_code(self.allows_code):
+                loaded = load_corrected(Path(self.run), load_model(self.run, self.device))
+            if model_digest(Path(self.run), loaded) != self.digest:
+                raise InputError(
+                    f"The model or the corrections of {self.run} have changed since the command began."
+                )
+            _models.clear()
+            _models[key] = loaded
+        return _models[key]
+
+
+def _cached_model(file: Path, paths: Sequence[str], stamp: str) -> pa.Table | None:
+    """The part that is there, where it is whole and of the same files."""
+    try:
+        table = read_parquet_table(file)
+        told = json.loads((table.schema.metadata or {})[TABLE_MARK])["stamps"]
+        same = told == stamp and table["path"].to_pylist() == list(paths)
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        log.warning(f"{file} cannot be read ({error}), and is made again.")
+        return None
+    return table if same else None
+
+
+def assign_job(run: Path, folder: Path, device: str, *, here: str | None = None) -> AssignShard:
+    """The job, with the model loaded in this process. here: the device of this process, where others do the slices."""
+    refuse_links(run)
+    loaded = load_corrected(run, load_model(run, here or device))
+    digest, run_id = model_digest(run, loaded), loaded.trained.run_id
+    job = AssignShard(str(run.resolve()), str(folder.resolve()), digest, device, run_id)
+    _models.clear()
+    if here is None:
+        _models[job.run, job.digest, device] = loaded
+    return job
+
+
+def assign_request(job: AssignShard, images: str, paths: Callable[[], Paths], each: int) -> ShardRequest:
+    facts = {"format": ASSIGN_FORMAT, "run_id": job.run_id, "model": job.digest}
+    return ShardRequest(facts, absolute_source(images), paths, each, {"run": job.run})
+
+
+def model_digest(run: Path, model: CorrectedModel) -> str:
+    """Of the weights and of everything by which people have changed where images go since. Nothing in it was computed,
+    so that it is the same on every machine."""
+    stands: dict[str, Any] = {
+        "end": model.end,
+        "called": {id: [one.name, one.kind] for id, one in model.called.items()},
+        "ids": list(model.ids),
+        "asleep": sorted(model.asleep),
+        "curve": [list(point) for point in model.curve],
+    }
+    if model.centres is not None:  # those of the images as they lie now
+        images = Discovery.load(run).images
+        stands["images"] = [list(images["category_id"]), list(images["note"].fillna(""))]
+    return _digest(json.dumps(stands, sort_keys=True).encode(), ModelConfig.read(run).weights.encode())
+
+
+def _digest(*content: bytes) -> str:
+    return hashlib.sha256(b"".join(len(part).to_bytes(8, "little") + part for part in content)).hexdigest()

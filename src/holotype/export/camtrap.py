@@ -1,8 +1,7 @@
 """Export a run as a Camtrap DP package.
 
-Only what is known is written. What the standard asks for besides, people fill in, and it stays.
-
-Holotype knows neither place nor camera. What people fill into the table stays when it is written again.
+Only what is known is written, and Holotype knows neither place nor camera. What the standard asks for besides, people
+fill in, and it stays when the package is written again.
 
 A picture is one media file with one observation, or one for each of its boxes; a burst is an event. The pictures stay
 where they are and are named by their addresses, or are copied into media/, so that the package can be handed on.
@@ -10,9 +9,8 @@ where they are and are named by their addresses, or are copied into media/, so t
 
 from __future__ import annotations
 
-import csv
+import contextlib
 import hashlib
-import io
 import json
 import math
 import os
@@ -23,18 +21,24 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote
 
 from holotype import __version__
 from holotype.data.boxes import Box
 from holotype.data.csv import escape_formula, quote_cell, read_columns, unescape_formula
 from holotype.data.image_files import has_own_file
+from holotype.data.csv import csv_text, escape_formula, read_columns, unescape_formula
 from holotype.errors import InputError
 from holotype.export.folders import NewFolder, TargetFile, new_folder
-from holotype.export.image_header import CAMERA_CLOCK, CAMERA_CLOCK_NO_ZONE, FILE_CLOCK, read_headers
+from holotype.export.image_header import (
+    CAMERA_CLOCK,
+    CAMERA_CLOCK_NO_ZONE,
+    FILE_CLOCK,
+    ImageHeader,
+    read_headers,
+)
 from holotype.export.results_table import ResultsTable, read_results_table
 from holotype.results.discovery import UNNAMED_PATTERN, Category
-from holotype.utils.atomic import atomic_write, write_text
+from holotype.utils.atomic import write_text
 
 CAMTRAP_VERSION = "1.0.2"
 """Of the standard."""
@@ -42,11 +46,8 @@ SCHEMA_URL = f"https://raw.githubusercontent.com/tdwg/camtrap-dp/{CAMTRAP_VERSIO
 TABLE_SCHEMAS = ("deployments", "media", "observations")
 HUMAN_TYPES = ("contributors", "project.samplingDesign", "project.captureMethod")
 """What the standard requires and nobody but people can know."""
-TYPES = {name: name for name in ("animal", "human", "vehicle", "blank", "unknown", "unclassified")} | {
-    "person": "human",
-    "people": "human",
-    "empty": "blank",
-}
+TYPES = {name: name for name in ("animal", "human", "vehicle", "blank", "unknown", "unclassified")}
+TYPES |= {"person": "human", "people": "human", "empty": "blank"}
 """Names of categories that are no animals, in small letters."""
 BINOMIAL = re.compile(r"([A-Z][a-z]{2,}) ([a-z]{3,})(?: [a-z]{3,})?")
 GENUS = re.compile(r".*(?:us|is|es|as|os|ys|um|yon|ifer|[ao]|[aeioy]n?x)")
@@ -86,14 +87,13 @@ def build_datapackage(
     known = {taxon.get("scientificName"): taxon for taxon in held.get("taxonomic", [])}
     sources = [one for one in held.get("sources", []) if one.get("title") != "Holotype"]
     others = [one for one in held.get("resources", []) if one.get("name") not in TABLE_SCHEMAS]
+    spatial = _spatial(places) or held.get("spatial") or {"type": "GeometryCollection", "geometries": []}
     new = {
         "resources": [*map(_resource, TABLE_SCHEMAS), *others],
         "profile": f"{SCHEMA_URL}/camtrap-dp-profile.json",
         "created": datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z"),
         "sources": [*sources, {"title": "Holotype", "version": __version__}],
-        "spatial": _spatial(places)
-        or held.get("spatial")
-        or {"type": "GeometryCollection", "geometries": []},
+        "spatial": spatial,
         "temporal": {"start": f"{times[0]:%Y-%m-%d}", "end": f"{times[1]:%Y-%m-%d}"},
         "taxonomic": [known.get(name, {"scientificName": name}) for name in sorted(set(names))],
     }
@@ -140,8 +140,7 @@ def _spatial(places: Sequence[tuple[float, float]]) -> dict[str, Any] | None:
     """The box around the deployments as GeoJSON; None where no place is known."""
     if not places:
         return None
-    west, east = min(x for x, _ in places), max(x for x, _ in places)
-    south, north = min(y for _, y in places), max(y for _, y in places)
+    (west, south), (east, north) = (tuple(map(of, zip(*places, strict=True))) for of in (min, max))
     if (west, south) == (east, north):
         return {"type": "Point", "coordinates": [west, south]}
     corners = [[west, south], [east, south], [east, north], [west, north], [west, south]]
@@ -245,54 +244,31 @@ def merge_deployments(found: dict[str, Deployment], held: Sequence[dict[str, str
             "timestampIssues": old.get("timestampIssues") or str(one.unsure).lower(),
         }
         rows.append({column: new.get(column, old.get(column, "")) for column in DEPLOYMENT_COLUMNS})
-    filled = [
-        row
-        for row in before.values()
-        if any(row[name] for name in DEPLOYMENT_COLUMNS if name not in OWN_COLUMN)
-    ]
-    return [*rows, *filled]
+    theirs = [name for name in DEPLOYMENT_COLUMNS if name not in OWN_COLUMN]
+    return [*rows, *(row for row in before.values() if any(row[name] for name in theirs))]
 
 
 def read_deployments(file: Path) -> list[dict[str, str]]:
-    """The rows of an earlier table, as a spreadsheet may have saved it; none where there is no file."""
+    """Return the rows of an earlier table, as a spreadsheet may have saved it; none where there is no file."""
     if not file.is_file():
         return []
-    try:
-        text = file.read_bytes().decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise InputError(f"{file} is not UTF-8 text; save it as CSV UTF-8.") from error
-    head = text.split("\n", 1)[0]
-    rows = csv.DictReader(
-        io.StringIO(text, newline=""), delimiter=";" if head.count(";") > head.count(",") else ","
-    )
-    if "deploymentID" not in (rows.fieldnames or ()):
+    columns = read_columns(file)
+    if "deploymentid" not in columns:
         raise InputError(f"{file} has no column deploymentID; put it back, or delete the file.")
-    try:
-        return [
-            {name: row.get(name) or "" for name in DEPLOYMENT_COLUMNS}
-            | {"deploymentID": unescape_formula(row["deploymentID"] or "")}
-            for row in rows
-        ]
-    except csv.Error as error:
-        raise InputError(f"{file}, line {rows.line_num}, is not CSV ({error}); correct it there.") from error
+    columns["deploymentid"] = [unescape_formula(name) for name in columns["deploymentid"]]
+    rows = (dict(zip(columns, cells, strict=True)) for cells in zip(*columns.values(), strict=True))
+    return [{name: row.get(name.lower(), "") for name in DEPLOYMENT_COLUMNS} for row in rows]
 
 
-def parse_coordinates(rows: Sequence[dict[str, str]]) -> list[tuple[float, float]]:
-    """(longitude, latitude) of the deployments that have both."""
-    return [place for row in rows if (place := _place(row)) is not None]
-
-
-def missing_location(rows: Sequence[dict[str, str]]) -> Iterator[str]:
-    """Ids of the others."""
-    return (row["deploymentID"] for row in rows if _place(row) is None)
-
-
-def _place(row: dict[str, str]) -> tuple[float, float] | None:
-    try:
-        longitude, latitude = float(row["longitude"]), float(row["latitude"])
-    except ValueError:
-        return None
-    return (longitude, latitude) if abs(longitude) <= 180 and abs(latitude) <= 90 else None
+def parse_coordinates(rows: Iterable[dict[str, str]]) -> list[tuple[float, float]]:
+    """Return (longitude, latitude) of the deployments that have both."""
+    places = []
+    for row in rows:
+        with contextlib.suppress(ValueError):
+            longitude, latitude = float(row["longitude"]), float(row["latitude"])
+            if abs(longitude) <= 180 and abs(latitude) <= 90:
+                places.append((longitude, latitude))
+    return places
 
 
 def _time(text: str) -> datetime | None:
@@ -342,17 +318,18 @@ class CamtrapPackage:
 
 @dataclass(frozen=True)
 class _Media:
-    """What is known of the M pictures whose files are there; lists of length M."""
+    """A picture whose file is there."""
 
-    row: list[int]
-    """Of the results, the first one of each picture."""
-    rows: list[list[int]]
-    """All of them: several where a picture has several boxes."""
-    id: list[str]
-    deployment: list[str]
-    time: list[str]
-    clock: list[str]
-    mediatype: list[str]
+    path: str
+    rows: list[int]
+    """Of the results: several where it has several boxes."""
+    id: str
+    deployment: str
+    head: ImageHeader
+
+    @property
+    def time(self) -> str:
+        return self.head.time.isoformat(timespec="seconds")
 
 
 def write_camtrap(
@@ -373,62 +350,58 @@ def write_camtrap(
     of = deployments_of(results, deployments)
     with new_folder(folder, results.found.run_id, overwrite=overwrite, merged=(PACKAGE, PLACES)) as new:
         held, rows = read_package(folder / PACKAGE), read_deployments(folder / PLACES)
-        media, found = _read_media(results, of, progress)
-        files = _copy_media(results, media, new, copy, progress)
+        media = _read_media(results, of, progress)
+        found: dict[str, Deployment] = {}
+        for one in media:
+            deployment = found.setdefault(one.deployment, Deployment(one.head.time, one.head.time))
+            deployment.add(one.head.time, one.head.clock)
+        files = _copy_media(media, new, copy, progress)
         rows = merge_deployments(found, rows)
+        places = parse_coordinates(rows)
         names = {c.id: scientific_name(c.name) for c in results.found.categories}
-        used = {names.get(results.category_id[row], "") for some in media.rows for row in some} - {""}
+        used = {names.get(results.category_id[row], "") for one in media for row in one.rows} - {""}
         times = min(one.start for one in found.values()), max(one.end for one in found.values())
-        content = build_datapackage(results, held, times, parse_coordinates(rows), used)
+        content = build_datapackage(results, held, times, places, used)
         _write_table(new.path / "media.csv", MEDIA, _media_rows(results, media, files))
         _write_table(new.path / "observations.csv", OBSERVATIONS, _observations(results, media, names))
-        _write_table(new.path / PLACES, DEPLOYMENT_COLUMNS, _guarded_ids(rows))
+        # other cells are people's own: a latitude may begin with a minus
+        guarded = (row | {"deploymentID": escape_formula(row["deploymentID"])} for row in rows)
+        _write_table(new.path / PLACES, DEPLOYMENT_COLUMNS, guarded)
         write_text(new.path / PACKAGE, json.dumps(content, indent=2, ensure_ascii=False) + "\n")
-    packed = CamtrapPackage(
-        len(media.row), len(found), Counter(media.clock), sorted(used), 0, sum(map(bool, files))
+    return CamtrapPackage(
+        images=len(media),
+        deployments=len(found),
+        clocks=Counter(one.head.clock for one in media),
+        names=sorted(used),
+        gone=len(results) - sum(len(one.rows) for one in media),
+        copied=sum(map(bool, files)),
+        missing=["latitude and longitude in deployments.csv"] * (len(places) < len(rows))
+        + missing_fields(content),
     )
-    packed.gone, packed.missing = len(results) - sum(map(len, media.rows)), missing_fields(content)
-    if any(missing_location(rows)):
-        packed.missing.insert(0, "latitude and longitude in deployments.csv")
-    return packed
 
 
-def _read_media(
-    results: ResultsTable, of: Sequence[str], progress: bool
-) -> tuple[_Media, dict[str, Deployment]]:
-    """Times and kinds from the heads of the files, and what they say of the deployments."""
+def _read_media(results: ResultsTable, of: Sequence[str], progress: bool) -> list[_Media]:
+    """Read times and kinds from the heads of the files that are there."""
     pictures: dict[str, list[int]] = {}
-    for row, ((path, _), there, problem) in enumerate(
-        zip(results.parts, results.there, results.problem, strict=True)
-    ):
-        if there and not (problem and not has_own_file(path)):
+    for row, (path, _) in enumerate(results.parts):
+        if results.there[row] and (has_own_file(path) or not results.problem[row]):
             pictures.setdefault(path, []).append(row)
-    rows = [some[0] for some in pictures.values()]
-    media = _Media(rows, list(pictures.values()), [], [of[row] for row in rows], [], [], [])
-    found: dict[str, Deployment] = {}
     heads = read_headers(list(pictures), progress)
-    for path, name, head in zip(pictures, media.deployment, heads, strict=True):
-        below = results.below_root(path)
-        media.id.append(hashlib.sha256(below.encode()).hexdigest()[:16])
-        media.time.append(head.time.isoformat(timespec="seconds"))
-        media.clock.append(head.clock)
-        media.mediatype.append(head.mediatype)
-        found.setdefault(name, Deployment(head.time, head.time)).add(head.time, head.clock)
-    return media, found
+    return [
+        _Media(
+            path, rows, hashlib.sha256(results.below_root(path).encode()).hexdigest()[:16], of[rows[0]], head
+        )
+        for (path, rows), head in zip(pictures.items(), heads, strict=True)
+    ]
 
 
-def _copy_media(
-    results: ResultsTable, media: _Media, new: NewFolder, copy: bool, progress: bool
-) -> list[str]:
+def _copy_media(media: Sequence[_Media], new: NewFolder, copy: bool, progress: bool) -> list[str]:
     """(M,) files from the package's folder of the images that are part of it, "" for others.
 
     Images inside containers have no address of their own, so that they always are.
     """
-    paths = [results.parts[row][0] for row in media.row]
-    inside = [copy or not has_own_file(path) for path in paths]
-    wanted = [
-        TargetFile(p, name) for p, name, here in zip(paths, media.deployment, inside, strict=True) if here
-    ]
+    inside = [copy or not has_own_file(one.path) for one in media]
+    wanted = [TargetFile(one.path, one.deployment) for one, here in zip(media, inside, strict=True) if here]
     file = iter(new.add(wanted, below=MEDIA_FOLDER, copy=True, progress=progress).file)
     return [f"{MEDIA_FOLDER}/{next(file)}" if here else "" for here in inside]
 
@@ -436,23 +409,26 @@ def _copy_media(
 # -- rows --------------------------------------------------------------------------------------------------
 
 
-def _media_rows(results: ResultsTable, media: _Media, files: Sequence[str]) -> Iterator[dict[str, str]]:
-    for i, row in enumerate(media.row):
-        path = results.parts[row][0]
-        notes = (CLOCKS.get(media.clock[i], ""), results.problem[row])
+def _media_rows(
+    results: ResultsTable, media: Sequence[_Media], files: Sequence[str]
+) -> Iterator[dict[str, str]]:
+    for one, file in zip(media, files, strict=True):
+        notes = (CLOCKS.get(one.head.clock, ""), results.problem[one.rows[0]])
         yield {
-            "mediaID": media.id[i],
-            "deploymentID": escape_formula(media.deployment[i]),
-            "timestamp": media.time[i],
-            "filePath": files[i] or media_address(path),
+            "mediaID": one.id,
+            "deploymentID": escape_formula(one.deployment),
+            "timestamp": one.time,
+            "filePath": file or media_address(one.path),
             "filePublic": "false",
-            "fileName": escape_formula(os.path.basename(files[i] or path)),
-            "fileMediatype": media.mediatype[i],
+            "fileName": escape_formula(os.path.basename(file or one.path)),
+            "fileMediatype": one.head.mediatype,
             "mediaComments": escape_formula("; ".join(note for note in notes if note)),
         }
 
 
-def _observations(results: ResultsTable, media: _Media, names: dict[str, str]) -> Iterator[dict[str, str]]:
+def _observations(
+    results: ResultsTable, media: Sequence[_Media], names: dict[str, str]
+) -> Iterator[dict[str, str]]:
     facts = results.found.facts
     words = ", ".join(word for word in (facts.method, str(facts.backbone.get("name", ""))) if word)
     by = escape_formula(f"Holotype {__version__}" + (f" ({words})" if words else ""))
@@ -460,45 +436,44 @@ def _observations(results: ResultsTable, media: _Media, names: dict[str, str]) -
     said = {id: _classified_by(category.name, category.kind) for id, category in of.items()}
     kinds = {id: observation_type(category) for id, category in of.items()}
     events = _events(results, media)
-    for i, number, row in (
-        (i, n, row) for i, rows in enumerate(media.rows) for n, row in enumerate(rows, start=1)
-    ):
+    boxes = ((picture, n, row) for picture in media for n, row in enumerate(picture.rows, start=1))
+    for one, number, row in boxes:
         id, probability = results.category_id[row], results.probability[row]
         human, machine = results.by_hand[row] and id in of, not results.by_hand[row] and id in of
         doubtful = " | doubtful:true" if results.doubtful[row] and id in of else ""
+        sure = machine and math.isfinite(probability)
         yield {
-            "observationID": f"{media.id[i]}-{number}",
-            "deploymentID": escape_formula(media.deployment[i]),
-            "mediaID": media.id[i],
-            **events.get(results.group[row], {"eventStart": media.time[i], "eventEnd": media.time[i]}),
+            "observationID": f"{one.id}-{number}",
+            "deploymentID": escape_formula(one.deployment),
+            "mediaID": one.id,
+            **events.get(results.group[row], {"eventStart": one.time, "eventEnd": one.time}),
             "observationLevel": "media",
             "observationType": kinds.get(id, "unclassified"),
             "scientificName": names.get(id, ""),
             **_bounding_box(results.parts[row][1]),
             "classificationMethod": "human" if human else "machine" if machine else "",
             "classifiedBy": by if machine else "",
-            "classificationProbability": f"{probability:.6g}"
-            if machine and math.isfinite(probability)
-            else "",
+            "classificationProbability": f"{probability:.6g}" if sure else "",
             "observationTags": said.get(id, "") + doubtful,
             "observationComments": escape_formula(results.note[row]),
         }
 
 
-def _events(results: ResultsTable, media: _Media) -> dict[str, dict[str, str]]:
+def _events(results: ResultsTable, media: Sequence[_Media]) -> dict[str, dict[str, str]]:
     """Of the bursts: an id, and the first and the last time of their frames."""
-    times: dict[str, list[str]] = {}
-    for i, rows in enumerate(media.rows):
-        for row in rows:
-            if group := results.group[row]:
-                times.setdefault(group, []).append(media.time[i])
-    events = {}
-    for group, some in times.items():
-        some.sort(
-            key=datetime.fromisoformat
-        )  # by the hour itself: clocks are set back, and some tell no zone
-        events[group] = {"eventID": escape_formula(group), "eventStart": some[0], "eventEnd": some[-1]}
-    return events
+    times: dict[str, list[datetime]] = {}
+    for one in media:
+        for row in one.rows:
+            times.setdefault(results.group[row], []).append(one.head.time)
+    return {
+        group: {
+            "eventID": escape_formula(group),
+            "eventStart": min(some).isoformat(timespec="seconds"),
+            "eventEnd": max(some).isoformat(timespec="seconds"),
+        }
+        for group, some in times.items()
+        if group
+    }
 
 
 def _bounding_box(box: Box | None) -> dict[str, str]:
@@ -515,25 +490,10 @@ def _classified_by(name: str, kind: str) -> str:
 
 def media_address(path: str) -> str:
     """The URL of a local file, without two dots in a row, which the standard refuses."""
-    if os.name == "posix":
-        return f"file://{quote(path)}".replace("..", "%2E%2E")
     return Path(path).as_uri().replace("..", "%2E%2E")
 
 
-def _guarded_ids(rows: Iterable[dict[str, str]]) -> Iterator[dict[str, str]]:
-    """Other cells are people's own: a latitude may begin with a minus."""
-    return (row | {"deploymentID": escape_formula(row["deploymentID"])} for row in rows)
-
-
-# -- files -------------------------------------------------------------------------------------------------
-
-
 def _write_table(file: Path, columns: Sequence[str], rows: Iterable[dict[str, str]]) -> None:
-    def write(part: Path) -> None:
-        with part.open("w", encoding="utf-8", newline="") as stream:
-            stream.write(",".join(columns) + "\n")
-            for row in rows:
-                cells = (row.get(name, "") for name in columns)
-                stream.write(",".join(quote_cell(cell) if cell else "" for cell in cells) + "\n")
-
-    atomic_write(file, write)
+    with file.open("w", encoding="utf-8", newline="") as stream:
+        stream.write(csv_text([columns]))
+        stream.writelines(csv_text([[row.get(name, "") for name in columns]]) for row in rows)

@@ -21,6 +21,7 @@ from holotype.data.detections import HOLOTYPE_FORMAT
 from holotype.errors import InputError
 from holotype.export.image_header import read_headers
 from holotype.export.results_table import ResultsTable, read_results_table
+from holotype.results.discovery import Category
 from holotype.utils.atomic import refuse_existing, write_output
 
 SUPERCATEGORY = {"known": "known", "novel": "new"}
@@ -46,18 +47,17 @@ def write_coco(run: Path, file: Path, *, overwrite: bool = False, progress: bool
     refuse_existing(file, overwrite)  # before the heads of all images are read
     size = image_sizes(results, progress)
     rows = np.flatnonzero(size[:, 0] > 0).tolist()
-    ids = {category.id: number for number, category in enumerate(results.found.categories, start=1)}
+    categories = list(enumerate(results.found.categories, start=1))
+    ids = {category.id: number for number, category in categories}
     placed = [row for row in rows if results.category_id[row] in ids]
     pictures = first_rows(results, rows)
 
     def write(part: Path) -> None:
         with part.open("w", encoding="utf-8", newline="\n") as stream:
             stream.write(f'{{"info":{_json_value(coco_info(results))},\n"licenses":[],\n')
-            _json_list(stream, "categories", category_rows(results))
-            _json_list(stream, "images", image_rows(results, size, pictures.values()))
-            _json_list(
-                stream, "annotations", annotation_rows(results, size, placed, ids, pictures), last=True
-            )
+            _write_list(stream, "categories", (_category_row(*one) for one in categories), ",")
+            _write_list(stream, "images", (_image_row(results, size, row) for row in pictures.values()), ",")
+            _write_list(stream, "annotations", _annotation_rows(results, size, placed, ids, pictures), "")
             stream.write("}\n")
 
     write_output(file, write, overwrite=overwrite)
@@ -75,8 +75,7 @@ def first_rows(results: ResultsTable, rows: Iterable[int]) -> dict[str, int]:
 def image_sizes(results: ResultsTable, progress: bool) -> np.ndarray:
     """(N, 2) width and height of the pictures in pixels, upright; 0 for those that cannot be read."""
     size = np.zeros((len(results), 2), dtype=np.int32)
-    there = zip(results.there, results.problem, strict=True)
-    rows = [row for row, (here, problem) in enumerate(there) if here and not problem]
+    rows = [row for row, here in enumerate(results.there) if here and not results.problem[row]]
     pictures = list(first_rows(results, rows))
     heads = dict(zip(pictures, read_headers(pictures, progress), strict=True))
     for row in rows:
@@ -97,20 +96,17 @@ def coco_info(results: ResultsTable) -> dict[str, Any]:
     }
 
 
-def category_rows(results: ResultsTable) -> Iterator[dict[str, Any]]:
-    for number, category in enumerate(results.found.categories, start=1):
-        yield {"id": number, "name": category.name, "supercategory": SUPERCATEGORY[category.kind]}
+def _category_row(number: int, category: Category) -> dict[str, Any]:
+    return {"id": number, "name": category.name, "supercategory": SUPERCATEGORY[category.kind]}
 
 
-def image_rows(results: ResultsTable, size: np.ndarray, rows: Iterable[int]) -> Iterator[dict[str, Any]]:
+def _image_row(results: ResultsTable, size: np.ndarray, row: int) -> dict[str, Any]:
     """An image's id is its place in the collection, from 1; its name starts at the folder of the images."""
-    for row in rows:
-        width, height = size[row].tolist()
-        name = results.below_root(results.parts[row][0])
-        yield {"id": row + 1, "file_name": name, "width": width, "height": height}
+    (width, height), name = size[row].tolist(), results.below_root(results.parts[row][0])
+    return {"id": row + 1, "file_name": name, "width": width, "height": height}
 
 
-def annotation_rows(
+def _annotation_rows(
     results: ResultsTable,
     size: np.ndarray,
     rows: Iterable[int],
@@ -138,12 +134,11 @@ def annotation_rows(
         yield one
 
 
-def _json_list(stream: TextIO, key: str, items: Iterable[dict[str, Any]], last: bool = False) -> None:
-    """A list, one item per line, without a copy of the whole in memory."""
+def _write_list(stream: TextIO, key: str, items: Iterable[dict[str, Any]], end: str) -> None:
+    """Write a list, one item per line, without a copy of the whole in memory."""
     stream.write(f'"{key}":[')
-    for number, item in enumerate(items):
-        stream.write(f"{',' if number else ''}\n{_json_value(item)}")
-    stream.write("]\n" if last else "],\n")
+    stream.writelines(f"{',' if number else ''}\n{_json_value(item)}" for number, item in enumerate(items))
+    stream.write(f"]{end}\n")
 
 
 def _json_value(item: dict[str, Any]) -> str:

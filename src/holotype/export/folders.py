@@ -16,7 +16,7 @@ import stat
 from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
+from itertools import count
 from pathlib import Path
 
 from holotype import __version__
@@ -92,19 +92,15 @@ def write_folders(
 
 def target_files(results: ResultsTable) -> list[TargetFile]:
     """Where each image belongs. A part of a file that cannot be read is no file, and is left out."""
-    taken = {name.casefold() for name in (*set(results.category), UNREADABLE_FOLDER, REJECTED_FOLDER)}
-    apart = {
-        name: free_name(name, taken) for name in (UNREADABLE_FOLDER, REJECTED_FOLDER)
-    }  # categories of such names
-    found = []
-    for path, category, problem in zip(results.path, results.category, results.problem, strict=True):
-        if category:
-            found.append(TargetFile(path, apart.get(category, category)))
-        elif not problem:
-            found.append(TargetFile(path, REJECTED_FOLDER))
-        elif not is_partial_file(path):
-            found.append(TargetFile(path, UNREADABLE_FOLDER))
-    return found
+    special = (UNREADABLE_FOLDER, REJECTED_FOLDER)
+    taken = {name.casefold() for name in (*results.category, *special)}
+    apart = {name: free_name(name, taken) for name in special}  # categories of such names
+    rows = zip(results.path, results.category, results.problem, strict=True)
+    return [
+        TargetFile(path, apart.get(category, category) or (UNREADABLE_FOLDER if problem else REJECTED_FOLDER))
+        for path, category, problem in rows
+        if category or not problem or not is_partial_file(path)
+    ]
 
 
 def write_category_folders(
@@ -195,7 +191,7 @@ def check_replaceable(root: Path, overwrite: bool, merged: Collection[str] = ())
         if not overwrite:
             raise InputError(f"{root} exists already; add --overwrite to replace it, or name another folder.")
         lost = [
-            name for name, file in _walk(root) if not (name in merged or _is_spare(file, files.get(name)))
+            name for name, file in _walk(root) if name not in merged and not _is_spare(file, files.get(name))
         ]
     except OSError as error:
         raise InputError(
@@ -257,7 +253,7 @@ def link_file(path: str, target: Path, *, copy: bool = False) -> str:
     An image inside a container has no file to link to: it is written as PNG; a box as what lies in it, as JPEG where
     the picture is one. Raises OSError where nothing could be written.
     """
-    source = _real(path)  # a hard link to a symbolic link would be one
+    source = os.path.realpath(path)  # a hard link to a symbolic link would be one
     for kind, make in () if copy or is_partial_file(path) else ((HARD_LINK, os.link), (SYMLINK, os.symlink)):
         try:
             make(source, target)
@@ -265,39 +261,17 @@ def link_file(path: str, target: Path, *, copy: bool = False) -> str:
         except OSError as error:
             if error.errno not in UNLINKABLE:  # a fault of the disk makes no copy of a link
                 raise
-    with target.open("wb") as stream:
-        if is_partial_file(path):
-            stream.write(_content(path, target))
-        else:
-            with open(source, "rb") as image:
-                shutil.copyfileobj(image, stream)
-        stream.flush()
-        os.fsync(stream.fileno())
-    if not is_partial_file(path):
-        there = os.stat(source)
-        os.utime(target, ns=(there.st_atime_ns, there.st_mtime_ns))
+    if is_partial_file(path):
+        try:
+            image, _ = read_image(path)
+        except ImageProblem as problem:
+            raise OSError(str(problem)) from problem
+        target.write_bytes(encode_png(image, FORMATS.get(target.suffix.lower(), "PNG"), quality=QUALITY))
+    else:
+        shutil.copyfile(source, target)
+        times = os.stat(source)
+        os.utime(target, ns=(times.st_atime_ns, times.st_mtime_ns))
     return COPY
-
-
-def _content(path: str, target: Path) -> bytes:
-    """Of the file that a part of a file becomes."""
-    try:
-        image, _ = read_image(path)
-    except ImageProblem as problem:
-        raise OSError(str(problem)) from problem
-    return encode_png(image, FORMATS.get(target.suffix.lower(), "PNG"), quality=QUALITY)
-
-
-def _real(path: str) -> str:
-    """The path without symbolic links. As os.path.realpath, but a folder with many images is looked up once."""
-    folder, name = os.path.split(os.path.abspath(path))
-    here = os.path.join(_resolve_folder(folder), name)
-    return os.path.realpath(here) if os.path.islink(here) else here
-
-
-@lru_cache(maxsize=4096)
-def _resolve_folder(folder: str) -> str:
-    return os.path.realpath(folder)
 
 
 def is_partial_file(path: str) -> bool:
@@ -363,7 +337,5 @@ def numbered(stem: str, ending: str, number: int) -> str:
 
 def free_name(name: str, taken: set[str]) -> str:
     """The name, or the first one with a number that is not taken. taken: in the spelling of str.casefold."""
-    number = 1
-    while numbered(name, "", number).casefold() in taken:
-        number += 1
-    return numbered(name, "", number)
+    names = (numbered(name, "", number) for number in count(1))
+    return next(one for one in names if one.casefold() not in taken)

@@ -15,6 +15,7 @@ from pathlib import Path
 from holotype.data.boxes import Box, split_box
 from holotype.data.csv import FORMULA, escape_formula, quote_cell
 from holotype.data.image_files import image_exists
+from holotype.data.csv import FORMULA, csv_text, escape_formula
 from holotype.errors import InputError
 from holotype.results.apply_edits import CONFIRMED_NOTE, FOLLOWS_NOTE, MOVED_NOTE, REJECTED_NOTE, EditSession
 from holotype.results.describe import LABELLED as OF_BURST
@@ -52,15 +53,15 @@ class ResultsTable:
     @cached_property
     def by_hand(self) -> list[bool]:
         """Has a person said what the image shows, or a frame of its burst?"""
+        rows = list(zip(self.label, self.note, self.group, strict=True))
         said = [
             note in MANUAL or (label != "" and not {FOLLOWS_NOTE, OF_BURST} & set(note.split("; ")))
-            for label, note in zip(self.label, self.note, strict=True)
+            for label, note, _ in rows
         ]
-        bursts = {group for group, by_hand in zip(self.group, said, strict=True) if by_hand} - {""}
-        rows = zip(said, self.label, self.note, self.group, strict=True)
+        bursts = {group for (_, _, group), by_hand in zip(rows, said, strict=True) if by_hand} - {""}
         return [
             by_hand or (label != "" and OF_BURST in note and group in bursts)
-            for by_hand, label, note, group in rows
+            for by_hand, (label, note, group) in zip(said, rows, strict=True)
         ]
 
     @cached_property
@@ -94,14 +95,12 @@ def read_results_table(run: Path) -> ResultsTable:
     images = found.images
     if not len(images):
         raise InputError(f"The run in {run} has no images; there is nothing to write.")
-    texts = {
-        name: images[name].fillna("").astype(str).tolist()
-        for name in ("path", "label", "category", "category_id", "problem", "note")
-    }
+    images = images if "group" in images else images.assign(group="")
+    names = ("path", "label", "category", "category_id", "problem", "note", "group")
+    texts = {name: images[name].fillna("").astype(str).tolist() for name in names}
     probability = images["probability"].astype(float).tolist()
     doubtful = images["doubtful"].astype(bool).tolist()
-    group = images["group"].fillna("").astype(str).tolist() if "group" in images else [""] * len(images)
-    return ResultsTable(run, found, **texts, probability=probability, doubtful=doubtful, group=group)
+    return ResultsTable(run, found, **texts, probability=probability, doubtful=doubtful)
 
 
 # -- labels ---------------------------------------------------------------------------------------------
@@ -138,9 +137,7 @@ def write_labels(run: Path, file: Path, *, every: bool = False, overwrite: bool 
     def write(part: Path) -> None:
         with part.open("w", encoding="utf-8", newline="") as stream:
             columns = _columns(results, label)
-            stream.write(f"{BOM}{','.join(columns)}\n")
-            for row in zip(*columns.values(), strict=True):
-                stream.write(",".join(map(quote_cell, row)) + "\n")
+            stream.write(BOM + csv_text([list(columns), *zip(*columns.values(), strict=True)]))
 
     write_output(file, write, overwrite=overwrite)
     return LabelsResult(by_class.total(), by_class)
@@ -183,13 +180,11 @@ def class_names(categories: Sequence[Category]) -> dict[str, str]:
 def _columns(results: ResultsTable, label: Sequence[str]) -> dict[str, list[str]]:
     """Of the images that have a label, of boxes that nobody has rejected, and of those that people have grouped."""
     told = set(results.group) - {"", *map(results.below_root, results.path)}  # found ones are found again
-    listed = [
-        bool(box) and note != REJECTED_NOTE
-        for (_, box), note in zip(results.parts, results.note, strict=True)
+    rows = [
+        row
+        for row, (_, box) in enumerate(results.parts)
+        if label[row] or (box and results.note[row] != REJECTED_NOTE) or (told and results.group[row])
     ]
-    if told:
-        listed = [one or bool(group) for one, group in zip(listed, results.group, strict=True)]
-    rows = [row for row, name in enumerate(label) if name or listed[row]]
     below = [results.below_root(results.parts[row][0]) for row in rows]
     columns = {
         # the same file, and no formula

@@ -64,6 +64,8 @@ def write_zip(run: Path, file: Path, *, overwrite: bool = False) -> ZipResult:
     hide = build_redactor([str(path) for path in found.images["path"]], found.facts.root, run)
     data = read_data(run)
     tables = dict(_tables(found, run, hide))
+    changes = ",\nchanges.csv what became of those of the round before" if "changes.csv" in tables else ""
+    readme = ZIP_README.format(title=data["title"], n=f"{len(found.images):,}", changes=changes)
 
     def write(part: Path) -> None:
         with ZipFile(part, "w", ZIP_DEFLATED) as out:
@@ -73,7 +75,7 @@ def write_zip(run: Path, file: Path, *, overwrite: bool = False) -> ZipResult:
                 entry.external_attr = 0o644 << 16
                 out.writestr(entry, content, how)
 
-            put("README.txt", _readme(found, data["title"], tables).encode())
+            put("README.txt", readme.encode())
             put("report.html", (run / "report.html").read_bytes())
             put("report/data.js", data_script(redact_page(data, hide)).encode("ascii"))
             for name, content in tables.items():
@@ -99,26 +101,11 @@ def _tables(found: Discovery, run: Path, hide: Redactor) -> Iterator[tuple[str, 
     if "group" in images:
         images = images.assign(group=[hide(text) for text in images["group"].fillna("").astype(str)])
     yield "assignments.csv", _excel_csv(images, TEXTS)
-    rows = [
-        (c.id, c.name, c.kind, c.n, c.cohesion, c.separation, c.nearest, c.words, c.suggested)
-        for c in found.categories
-    ]
-    columns = [
-        "category_id",
-        "category",
-        "kind",
-        "images",
-        "cohesion",
-        "separation",
-        "nearest",
-        "words",
-        "suggested",
-    ]
-    texts = ("category_id", "category", "nearest", "words", "suggested")
-    table = pd.DataFrame(rows, columns=columns).assign(
-        **burst_counts(found.images, [c.id for c in found.categories])
-    )
-    yield "categories.csv", _excel_csv(table, texts)
+    names = ("id", "name", "kind", "n", "cohesion", "separation", "nearest", "words", "suggested")
+    table = pd.DataFrame({name: [getattr(c, name) for c in found.categories] for name in names})
+    table = table.rename(columns={"id": "category_id", "name": "category", "n": "images"})
+    table = table.assign(**burst_counts(found.images, [c.id for c in found.categories]))
+    yield "categories.csv", _excel_csv(table, ("category_id", "category", "nearest", "words", "suggested"))
     changes = run / "rounds" / str(found.facts.round) / "changes.csv"
     if changes.is_file():
         yield "changes.csv", BOM.encode() + _zip_content(changes)
@@ -135,8 +122,3 @@ def _excel_csv(frame: pd.DataFrame, texts: Sequence[str]) -> bytes:
     text = io.StringIO()
     write_csv(frame, texts, text)
     return (BOM + text.getvalue()).encode()
-
-
-def _readme(found: Discovery, title: str, tables: dict[str, bytes]) -> str:
-    changes = ",\nchanges.csv what became of those of the round before" if "changes.csv" in tables else ""
-    return ZIP_README.format(title=title, n=f"{len(found.images):,}", changes=changes)
