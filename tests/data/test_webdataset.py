@@ -14,7 +14,7 @@ from holotype.data.readers import webdataset
 from holotype.errors import InputError
 from holotype.results.discovery import Discovery
 
-from ..packed import images_of, square, write_shards, write_tar
+from .packed import images_of, square, write_shards, write_tar
 
 
 def test_labels_lie_beside_the_images(tmp_path: Path) -> None:
