@@ -322,14 +322,6 @@ def test_metadata_that_are_no_text_or_no_numbers(tmp_path: Path) -> None:
         load_benchmark("cub", tmp_path, split=split)
 
 
-def test_links_that_lead_back_up_are_followed_once(tmp_path: Path) -> None:
-    benchmark, split = mini("cifar100-200", tmp_path)
-    folder = Path(benchmark.train.path[0]).parent
-    (folder / "up").symlink_to(folder)
-    again = load_benchmark("cifar100-200", tmp_path, split=split)
-    assert again.train.path.tolist() == benchmark.train.path.tolist()
-
-
 def test_cars_classes_count_from_one_and_keep_the_annotations_order(tmp_path: Path) -> None:
     benchmark, _ = mini("scars", tmp_path)
     acura, ram, hummer = "Acura RL Sedan 2012", "Ram C/V Cargo Van Minivan 2012", "AM General Hummer SUV 2000"
@@ -423,13 +415,6 @@ def test_of_the_python_archive_alone_it_says_what_to_download(
 def test_the_python_archive_may_lie_beside_the_binary_one(tmp_path: Path) -> None:
     miniatures.write(tmp_path / "cifar-100-python" / "meta", ["a pickle"])
     assert len(mini("cifar100, binary", tmp_path)[0].train) == 3
-
-
-def test_cifar_pixels_are_planes(tmp_path: Path) -> None:
-    benchmark, _ = mini("cifar100, binary", tmp_path)
-    image = np.asarray(read_image(benchmark.train.path[1])[0])
-    planes = miniatures.cifar_pixels(0)[1]
-    assert image[3, 7].tolist() == [planes[c * 1024 + 3 * 32 + 7] for c in range(3)]
 
 
 def test_cifar_labels_outside_its_class_names(tmp_path: Path) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import unicodedata
 from collections import Counter
 from pathlib import Path
 
@@ -12,7 +11,7 @@ import pytest
 from PIL import Image
 
 from holotype.data.image_files import IMAGE_EXTENSIONS
-from holotype.data.readers.folder import FolderScan, folder_label, list_images, read_folder, scan_folder
+from holotype.data.readers.folder import FolderScan, list_images, read_folder, scan_folder
 from holotype.errors import InputError
 
 from .packed import square, write_parquet, write_tar
@@ -202,17 +201,3 @@ def test_two_kinds_of_packed_images_are_not_mixed(tmp_path: Path) -> None:
     write_parquet(tmp_path / "b.parquet", [("1", square(), "")])
     with pytest.raises(InputError, match="both Parquet files"):
         read_folder(tmp_path)
-
-
-def test_a_folder_that_was_made_on_a_mac_has_the_label_that_people_type() -> None:
-    assert folder_label((unicodedata.normalize("NFD", "Goéland"), "1.jpg")) == "Goéland"
-
-
-def test_labels_of_folders() -> None:
-    assert [
-        folder_label(parts) for parts in (("fox", "1.jpg"), ("1.jpg",), ("Unlabelled", "a", "1.jpg"))
-    ] == [
-        "fox",
-        "",
-        "",
-    ]
