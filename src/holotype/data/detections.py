@@ -110,7 +110,7 @@ def _read(file: Path) -> Any:
         raise InputError(f"{file} is not readable JSON ({str(error)[:100]}); export it again.") from error
 
 
-def _from_megadetector(found: Detections, content: dict[str, Any] | list[Any], least: float) -> None:
+def _from_megadetector(found: Detections, content: Any, least: float) -> None:
     names: dict[str, str] = {}
     if older := isinstance(content, dict):
         names = NAMES | {str(key): str(name) for key, name in content.get("detection_categories", {}).items()}
@@ -267,7 +267,7 @@ def _resolve_boxes(
     """Picture to the paths of its boxes."""
     names, present = list(found.pictures), set(pictures)
     missing = f"pictures that {found.file} names cannot be found here"
-    how = {"file": found.file, "missing": missing, "skip": skip}
+    how: dict[str, Any] = {"file": found.file, "missing": missing, "skip": skip}
     files = resolve_images(names, starts, present.__contains__, lambda: pictures, **how)
     file_of_name = {name: file for name, file in zip(names, files, strict=True) if file is not None}
     boxes = [box for box in found.boxes if box.file in file_of_name]

@@ -21,7 +21,7 @@ from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path
 from threading import Condition
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import torch
@@ -290,14 +290,14 @@ class ImageStore:
             raise InputError(f"The crop size is {size}; give a positive number of pixels.")
         buffer = PixelBuffer(len(paths), spill)
         images = [
-            (buffer.add(pixels), *pixels.shape[:2], problem, note)
-            for pixels, problem, note in decode_in_order(paths, int(size / CROP_FRACTION), workers, progress)
+            (buffer.add(image.pixels), *image.pixels.shape[:2], image.problem, image.note)
+            for image in decode_in_order(paths, int(size / CROP_FRACTION), workers, progress)
         ]
-        offset, height, width, problem, note = zip(*images, strict=True) if images else ((),) * 5
-        places = (torch.tensor(column, dtype=torch.int64) for column in (offset, height, width))
-        texts = (np.array(column, dtype=object) for column in (problem, note))
+        columns: list[Any] = list(zip(*images, strict=True)) or [()] * 5
+        offset, height, width = (torch.tensor(column, dtype=torch.int64) for column in columns[:3])
+        problem, note = (np.array(column, dtype=object) for column in columns[3:])
         pixels, mapped = buffer.finish()
-        return cls(pixels, *places, size, *texts, mapped=mapped)
+        return cls(pixels, offset, height, width, size, problem, note, mapped)
 
     def __len__(self) -> int:
         return len(self.offset)

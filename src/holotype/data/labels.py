@@ -103,7 +103,8 @@ class LabelFile:
 
     def take(self, rows: Sequence[int]) -> LabelFile:
         columns = {name: values for name, values in vars(self).items() if isinstance(values, list)}
-        return replace(self, **{name: [values[row] for row in rows] for name, values in columns.items()})
+        taken: dict[str, Any] = {name: [values[row] for row in rows] for name, values in columns.items()}
+        return replace(self, **taken)
 
     def where(self, row: int) -> str:
         unit = "row" if self.file.suffix.lower() == ".parquet" else "line"
@@ -179,7 +180,7 @@ def match_labels(
     missing: the words of a complaint about rows without an image. skip_missing: these rows are left out instead, and
     so are those whose box is none. whole: where there are boxes, pictures without one stay.
     """
-    how = {"file": listed.file, "missing": missing, "skip": skip_missing, "show": listed.some}
+    how: dict[str, Any] = {"file": listed.file, "missing": missing, "skip": skip_missing, "show": listed.some}
     found = resolve_images(listed.path, starts, exists, others, **how)
     if listed.box is not None:
         found = _cut_boxes(listed, listed.box, found, skip_missing, whole)

@@ -307,9 +307,10 @@ def _relabel(table: Table, source: str, labels: Path, skip_missing: bool, whole:
     names = relative(table.path, table.root)
     row = {os.path.normpath(os.path.join(base, name)): i for i, name in enumerate(names)}
     row |= {path: i for i, path in enumerate(table.path)}
-    how = {"skip_missing": skip_missing, "missing": f"images that {labels} labels are not in {source}"}
+    missing = f"images that {labels} labels are not in {source}"
+    how: dict[str, Any] = {"missing": missing, "skip_missing": skip_missing, "whole": whole}
     starts = (base, Path(os.path.abspath(labels.parent)))
-    listed = match_labels(listed, starts, row.__contains__, lambda: list(row), whole=whole, **how)
+    listed = match_labels(listed, starts, row.__contains__, lambda: list(row), **how)
     if listed.box is not None:
         pictures = len(table)
         paths = list(dict.fromkeys((*(table.path if whole else ()), *listed.path)))
@@ -319,7 +320,7 @@ def _relabel(table: Table, source: str, labels: Path, skip_missing: bool, whole:
         row = {path: i for i, path in enumerate(paths)}
         if left := 0 if whole else pictures - len({file_of(path) for path in paths}):
             log.info(f"Left out: {left:,} of the {pictures:,} pictures, which have no box in {labels}.")
-    columns = {}
+    columns: dict[str, Any] = {}
     for name, values in (("label", listed.label), ("truth", listed.hidden), ("group", listed.group)):
         if values is not None:
             columns[name] = np.full(len(table), "", dtype=object)
