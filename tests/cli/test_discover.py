@@ -127,7 +127,7 @@ def test_a_dry_run_refuses_what_a_discovery_would(holotype, squares, squares_fol
         (("--k", "1"), "--k 1 is smaller than the 2 known classes"),
         (("--method", "magic"), "There is no method"),
         (("--backbone", "no.safetensors"), "no.safetensors"),
-        (("--unlabelled", "reds"), "did you mean 'red'?"),
+        (("--unlabelled", "reds"), "did you mean red?"),
     ):
         outcome = holotype("discover", squares_folder, "--dry-run", "--device", "cpu", *words)
         assert outcome.code == 2, words

@@ -11,7 +11,10 @@ import pytest
 from PIL import Image
 
 from holotype.data.image_files import IMAGE_EXTENSIONS
-from holotype.data.readers.folder import FolderScan, list_images, scan_folder
+from holotype.data.readers.folder import FolderScan, list_images, read_folder, scan_folder
+from holotype.errors import InputError
+
+from .packed import square, write_parquet, write_tar
 
 
 def touch(root: Path, *names: str) -> None:
@@ -184,3 +187,17 @@ def test_the_stream_has_the_order_of_the_parts_of_paths(tmp_path: Path) -> None:
     found = [path.relative_to(tmp_path) for path in list_images(tmp_path, FolderScan())]
     assert len(found) == 8
     assert found == sorted(found, key=lambda path: path.parts)
+
+
+def test_images_of_their_own_win_over_packed_ones(tmp_path: Path) -> None:
+    write_tar(tmp_path / "a.tar", [("1.png", square())])
+    assert [Path(path).name for path in read_folder(tmp_path).path] == ["a.tar#1"]
+    (tmp_path / "2.png").write_bytes(square())
+    assert [Path(path).name for path in read_folder(tmp_path).path] == ["2.png"]
+
+
+def test_two_kinds_of_packed_images_are_not_mixed(tmp_path: Path) -> None:
+    write_tar(tmp_path / "a.tar", [("1.png", square())])
+    write_parquet(tmp_path / "b.parquet", [("1", square(), "")])
+    with pytest.raises(InputError, match="both Parquet files"):
+        read_folder(tmp_path)

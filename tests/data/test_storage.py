@@ -2,24 +2,42 @@
 
 from __future__ import annotations
 
+import io
 import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from urllib.parse import unquote
 
 import numpy as np
 import pytest
+from PIL import Image
 
 from holotype.data import storage
 from holotype.data.decode import read_image
-from holotype.data.hashing import file_digest, file_stamps
+from holotype.data.exif import read_exif, upright_size
+from holotype.data.hashing import file_digest, file_stamps, open_image_bytes, read_image_bytes
+from holotype.data.image_files import file_of, has_own_file
 from holotype.data.load import load_table
-from holotype.data.storage import StorageError, list_files, read_file, read_part, remote_stamp
+from holotype.data.paths import absolute, relative
+from holotype.data.storage import (
+    StorageError,
+    is_address,
+    list_files,
+    object_address,
+    read_file,
+    read_part,
+    remote_stamp,
+    split_member,
+    split_query,
+    storage_error_text,
+    with_query,
+)
 from holotype.errors import InputError
 from holotype.results.discovery import Discovery
 
 from .bucket import Bucket, bucket, only_here, s3_port
-from .packed import images_of, square, write_parquet, write_shards
+from .packed import images_of, square, write_parquet, write_shards, write_tar
 
 __all__ = ["bucket", "only_here", "s3_port"]
 OWN_PROCESS = True
@@ -263,3 +281,108 @@ def test_the_file_systems_of_other_stores_open_without_asking_anybody(monkeypatc
     assert "fsspec" in hub.type_name
     with pytest.raises(StorageError, match="'region' in gs://bucket"):
         storage._options("gs://bucket?region=eu")
+
+
+def test_addresses_are_told_from_paths() -> None:
+    assert is_address("s3://bucket/a.jpg")
+    assert not any(
+        is_address(path) for path in ("/photos/a.jpg", "C:\\photos\\a.jpg", "a://", "photos//a.jpg")
+    )
+
+
+def test_inside_a_file(tmp_path: Path) -> None:
+    (tmp_path / "a.tar").touch()
+    (tmp_path / "b.PARQUET").touch()
+    assert split_member(f"{tmp_path}/a.tar#fox/1.left") == ("tar", f"{tmp_path}/a.tar", "fox/1.left")
+    assert split_member(f"{tmp_path}/b.PARQUET#12") == ("parquet", f"{tmp_path}/b.PARQUET", "12")
+    assert split_member(f"{tmp_path}/absent.tar#1") is None
+    assert split_member(f"{tmp_path}/a.tar") is None
+    address = "s3://bucket/a.tar?region=eu#key"
+    assert split_member(address) == ("tar", "s3://bucket/a.tar?region=eu", "key")
+    assert file_of(address) == "s3://bucket/a.tar?region=eu"
+
+
+def test_only_a_file_of_its_own_can_be_linked_to(tmp_path: Path) -> None:
+    (tmp_path / "a.tar").touch()
+    assert has_own_file(f"{tmp_path}/a.jpg#xywh=percent:0,0,50,50")
+    assert not has_own_file(f"{tmp_path}/a.tar#1")
+    assert not has_own_file("s3://bucket/a.jpg")
+
+
+@pytest.mark.parametrize("name", ["a b/ü.jpg", "100% #1?.jpg", "x=1&y.jpg"])
+def test_any_name_of_an_object_survives(name: str) -> None:
+    address = object_address("s3://bucket/", name, "region=eu")
+    assert split_member(address) is None
+    bare, query = split_query(address)
+    assert (unquote(bare.removeprefix("s3://bucket/")), query) == (name, "region=eu")
+    assert with_query(bare, query) == address
+
+
+@pytest.mark.parametrize("root", ["s3://bucket/photos", "s3://bucket/photos?region=eu", "/photos"])
+def test_seen_from_the_root_and_back(root: str) -> None:
+    for below in ("fox/1.jpg", "a.tar#key", "train.parquet#0"):
+        path = absolute(below, root)
+        assert relative([path], root) == [below]
+    assert relative(["s3://other/1.jpg"], root) == ["s3://other/1.jpg"]
+
+
+@pytest.mark.parametrize(
+    ("address", "error", "words"),
+    [
+        # a port or a name that libraries repeat is no reason
+        (
+            "s3://b/a?endpoint_override=h:40412",
+            OSError("curlCode: 7, connect to h port 40412"),
+            "does not answer",
+        ),
+        (
+            "s3://aggregated/a",
+            OSError("key 'a' in bucket 'aggregated': AWS Error NO_SUCH_KEY"),
+            "does not exist",
+        ),
+        (
+            "s3://b/404/connect.tar",
+            OSError("key '404/connect.tar' in bucket 'b': SlowDown"),
+            "cannot be read",
+        ),
+        ("hf://datasets/a/NoSuch", OSError("datasets/a/NoSuch: gated"), "may not be read"),
+        ("s3://b/my%20gated/x", OSError("key 'my%20gated/x' in bucket 'b': SlowDown"), "cannot be read"),
+        ("s3://b/my gated/x", OSError("key 'my%20gated/x' in bucket 'b': SlowDown"), "cannot be read"),
+        ("s3://b/dir", OSError("key 'dir/aggregated/1.jpg' in bucket 'b': SlowDown"), "cannot be read"),
+        ("s3://b/dir", OSError("key 'dir/poetry/retry.jpg' in bucket 'b': SlowDown"), "cannot be read"),
+        ("hf://datasets/a/b", OSError("404 Client Error"), "does not exist"),
+        ("s3://b/a", OSError("HTTP status 403"), "may not be read"),
+    ],
+)
+def test_the_words_of_an_address_are_no_reason(address: str, error: Exception, words: str) -> None:
+    said = storage_error_text(address, error)
+    assert said.startswith(address)
+    assert words in said
+
+
+def test_what_kind_of_error_it_is_counts_too() -> None:
+    assert "may not be read" in storage_error_text("s3://b/a", PermissionError("no"))
+    assert "does not answer" in storage_error_text("s3://b/a", TimeoutError("no"))
+    assert "does not exist" in storage_error_text(
+        "hf://datasets/a/b", type("RepositoryNotFoundError", (Exception,), {})("no")
+    )
+
+
+def test_bytes_come_from_wherever_they_lie(tmp_path: Path) -> None:
+    tar = write_tar(tmp_path / "a.tar", [("1.png", square())])
+    parquet = write_parquet(tmp_path / "a.parquet", [("1", square(), "")])
+    assert read_image_bytes(f"{tar}#1") == read_image_bytes(f"{parquet}#0") == square()
+    assert read_image_bytes(str(tmp_path / "1.png")) is None
+    assert open_image_bytes(str(tmp_path / "1.png")) == str(tmp_path / "1.png")
+    with pytest.raises(StorageError, match="no image '2'"):
+        read_image_bytes(f"{tar}#2")
+
+
+def test_heads_are_read_inside_a_tar(tmp_path: Path) -> None:
+    exif = Image.Exif()
+    exif[0x010F], exif[0x0110], exif[0x0112] = "Reconyx", "HC600", 6
+    stream = io.BytesIO()
+    Image.new("RGB", (6, 4)).save(stream, format="JPEG", exif=exif)
+    tar = write_tar(tmp_path / "a.tar", [("1.jpg", stream.getvalue())])
+    assert read_exif(f"{tar}#1").camera == "Reconyx HC600"
+    assert upright_size(f"{tar}#1") == (4, 6)

@@ -15,7 +15,7 @@ import os
 import warnings
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 import numpy as np
 from PIL import Image, UnidentifiedImageError
@@ -35,12 +35,12 @@ MAX_BYTES = 1_000_000_000
 """That one image may take until it is RGB: as many as MOST_PIXELS do, or 125 million with transparency or turned."""
 STRIP = 1 << 20
 """Pixels that are turned upright and made RGB together."""
-SMALL_MODES = {"1": 1, "L": 1, "P": 1} | dict.fromkeys(("I;16", "I;16L", "I;16B", "I;16N"), 2)
+GREY_16 = ("I;16", "I;16L", "I;16B", "I;16N")
+SMALL_MODES = {"1": 1, "L": 1, "P": 1} | dict.fromkeys(GREY_16, 2)
 """Bytes of a pixel in Pillow's memory; 4 in all other modes."""
 COSTLY_MODES = {"WEBP": 16, "AVIF": 12, "HEIF": 12}
 """Bytes that decoding takes per pixel at most: these decoders hold the picture several times. Measured were 16 for WebP
 and 9 for AVIF; HEIF is taken to be like AVIF."""
-GREY_16 = ("I;16", "I;16L", "I;16B", "I;16N")
 ROWS_PER_STRIP, TILE_LENGTH = 278, 323
 TURNS = {
     2: Image.Transpose.FLIP_LEFT_RIGHT,
@@ -207,26 +207,24 @@ def open_image(path: str, about: int | None = None) -> Iterator[OpenImage]:
     except ImageProblem:
         raise
     except Exception as error:  # decoders fail in many ways on damaged files; none may stop a run
-        _decode_error(error, path)
+        raise ImageProblem(_decode_error(error, path)) from error
 
 
-def _decode_error(error: Exception, path: str) -> NoReturn:
+def _decode_error(error: Exception, path: str) -> str:
     """A decoder's complaint as a sentence."""
     if isinstance(error, ArchiveProblem | StorageError):
-        told = str(error)
-    elif isinstance(error, UnidentifiedImageError):
-        wanted = install_hint(path)
-        hint = f"; {wanted} would read it if it were installed" if wanted else ""
-        told = f"{path} is not an image of a kind that can be read{hint}."
-    elif isinstance(error, Image.DecompressionBombError | Image.DecompressionBombWarning):
-        told = f"{path} is too large ({error}); shrink it first."
-    elif isinstance(error, MemoryError):
-        told = f"{path} takes more memory than there is; shrink it first."
-    elif isinstance(error, OSError) and error.errno is not None:
-        told = f"{path} cannot be read ({error.strerror})."
-    else:
-        told = f"{path} is damaged or cut off ({error})."
-    raise ImageProblem(told) from error
+        return str(error)
+    if isinstance(error, UnidentifiedImageError):
+        package = install_hint(path)
+        hint = f"; {package} would read it if it were installed" if package else ""
+        return f"{path} is not an image of a kind that can be read{hint}."
+    if isinstance(error, Image.DecompressionBombError | Image.DecompressionBombWarning):
+        return f"{path} is too large ({error}); shrink it first."
+    if isinstance(error, MemoryError):
+        return f"{path} takes more memory than there is; shrink it first."
+    if isinstance(error, OSError) and error.errno is not None:
+        return f"{path} cannot be read ({error.strerror})."
+    return f"{path} is damaged or cut off ({error})."
 
 
 def decoding_bytes(image: Image.Image, size: tuple[int, int], box: CutBox | None = None) -> int:
@@ -237,9 +235,8 @@ def decoding_bytes(image: Image.Image, size: tuple[int, int], box: CutBox | None
     if image.format in COSTLY_MODES:
         decoding = math.prod(size) * COSTLY_MODES[image.format]
     elif image.format in ("JPEG", "MPO") and image.info.get("progressive"):
-        decoding += (
-            math.prod(size) * 2 * len(image.getbands())
-        )  # 16 bits a coefficient, all before the first pixel
+        # 16 bits a coefficient, all before the first pixel
+        decoding += math.prod(size) * 2 * len(image.getbands())
     elif image.format == "TIFF":
         tags = getattr(image, "tag_v2", {})
         lines = tags.get(ROWS_PER_STRIP, tags.get(TILE_LENGTH, size[1]))  # decoded at once

@@ -12,10 +12,10 @@ from __future__ import annotations
 import json
 import logging
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
@@ -39,8 +39,6 @@ OTHER_CLASSES = {
 }
 """What is left out, in small letters, and how it is called."""
 
-Units = Literal["shares", "pixels", "corners"]
-
 
 @dataclass(frozen=True)
 class Detection:
@@ -48,17 +46,14 @@ class Detection:
 
     file: str
     """Path of the picture."""
-    values: tuple[float, ...]
-    """x, y, w, h; of corners left, top, right, bottom."""
-    units: Units
+    values: tuple[float, float, float, float]
+    """x, y, w, h."""
+    fractions: bool
+    """Are they shares of the picture's sides? Pixels otherwise."""
     size: tuple[int, int] | None
     """Width and height of the picture in pixels, where the file tells them."""
     number: int
     """Of the box in its picture, from 1."""
-
-    @property
-    def where(self) -> str:
-        return f"box {self.number} of {self.file}"
 
 
 @dataclass
@@ -115,21 +110,21 @@ def _read(file: Path) -> Any:
         raise InputError(f"{file} is not readable JSON ({str(error)[:100]}); export it again.") from error
 
 
-def _from_megadetector(found: Detections, content: dict[str, Any] | list[Any], least: float) -> None:
+def _from_megadetector(found: Detections, content: Any, least: float) -> None:
     names: dict[str, str] = {}
-    units: Units = "corners"
-    if isinstance(content, dict):
+    if older := isinstance(content, dict):
         names = NAMES | {str(key): str(name) for key, name in content.get("detection_categories", {}).items()}
-        units, content = "shares", content["images"]
+        content = content["images"]
     for image in content:
         file = str(image["file"])
         found.pictures[file] = None
         found.failed += bool(image.get("failure"))
         for number, box in enumerate(image.get("detections") or (), start=1):
-            detection = Detection(file, _values(box), units, None, number)
+            x, y, w, h = _values(box)
+            values = (x, y, w, h) if older else (x, y, w - x, h - y)  # newer versions write corners
             name = names.get(str(box["category"]), str(box["category"]))
-            conf = float(box["conf" if units == "shares" else "confidence"])
-            found.take(detection, name, conf, least, known=True)
+            conf = float(box["conf" if older else "confidence"])
+            found.take(Detection(file, values, older, None, number), name, conf, least, known=True)
 
 
 def _from_coco(found: Detections, content: dict[str, Any], least: float) -> None:
@@ -146,15 +141,13 @@ def _from_coco(found: Detections, content: dict[str, Any], least: float) -> None
         number[file] += 1
         keys = () if ours else ("score", "conf")
         conf = next((float(one[key]) for key in keys if one.get(key) is not None), None)
-        detection = Detection(file, _values(one), "pixels", _size(image), number[file])
+        detection = Detection(file, _values(one), False, _size(image), number[file])
         found.take(detection, names.get(one.get("category_id"), ""), conf, least, known=False)
 
 
-def _values(one: dict[str, Any]) -> tuple[float, ...]:
-    values = tuple(float(value) for value in one["bbox"])
-    if len(values) != 4:
-        raise ValueError(f"bbox {one['bbox']} is not four numbers")
-    return values
+def _values(box: dict[str, Any]) -> tuple[float, float, float, float]:
+    x, y, w, h = map(float, box["bbox"])
+    return x, y, w, h
 
 
 def _size(image: dict[str, Any]) -> tuple[int, int] | None:
@@ -236,88 +229,68 @@ def crop_table(table: Table, found: Detections, starts: Sequence[Path], skip: bo
     stay. starts: folders that paths in the file may start at. skip: pictures that are missing, and bad boxes, are left
     out instead of refused.
     """
-    own: dict[str, dict[str, int]] = {}
+    rows_of: dict[str, dict[str, int]] = {}
     """Picture to its boxes in the table, and their rows."""
     whole: dict[str, int] = {}
-    for row, path in enumerate(map(str, table.path)):
+    for row, path in enumerate(table.path):
         file, box = split_box(path)
-        boxes_of_file = own.setdefault(file, {})
-        if box is None:
-            whole[file] = row
-        else:
-            boxes_of_file[path] = row
-    boxes = _resolved(found, _files(found, own, starts, skip), skip)
-    rows: list[int] = []
-    paths: list[str] = []
-    unsaid: list[bool] = []
-    """Is nothing said of the box, nor of its picture? The row of another box of it tells no label."""
-    for file, listed in own.items():
-        for path in dict.fromkeys((*(with_box(file, box) for box in boxes.get(file, ())), *listed)):
+        (rows_of.setdefault(file, {}) if box else whole)[path] = row
+        rows_of.setdefault(file, {})
+    boxes = _resolve_boxes(found, list(rows_of), starts, skip)
+    rows, paths, unlabelled = [], [], []
+    for file, listed in rows_of.items():
+        for path in dict.fromkeys((*boxes.get(file, ()), *listed)):
             rows.append(listed.get(path, whole.get(file, next(iter(listed.values()), 0))))
             paths.append(path)
-            unsaid.append(path not in listed and file not in whole)
+            # the row of another box of the picture tells no label
+            unlabelled.append(path not in listed and file not in whole)
     if not paths:
         raise InputError(
             f"{found.file} has no box for any picture of {table.name}; check that it is of these images."
         )
-    _log_boxes(found, paths, len(own))
-    _log_labels(table, whole, Counter(rows))
     cut = table.take(rows, np.array(paths, dtype=object))
-    return _with_classes(replace(cut, label=np.where(unsaid, "", cut.label)))
-
-
-def _with_classes(cut: Table) -> Table:
-    """Without the known classes of which no labelled picture has a box; they are told."""
-    present = set(cut.label)
-    gone = [name for name in cut.known if name not in present]
+    label = np.where(unlabelled, "", cut.label)
+    gone = [name for name in cut.known if name not in set(label)]
+    _log_boxes(found, paths, len(rows_of))
+    used = Counter(rows)
+    if several := sum(used[row] > 1 and table.label[row] != "" for row in whole.values()):
+        log.info(f"Each box of {plural(several, 'labelled picture')} with several boxes takes the label.")
     if gone:
         names = ", ".join(gone[:MAX_EXAMPLES]) + (", ..." if len(gone) > MAX_EXAMPLES else "")
         log.info(f"Left out: {plural(len(gone), 'class', 'classes')} without a labelled box ({names}).")
-    return replace(cut, known=tuple(name for name in cut.known if name in present))
+    return replace(cut, label=label, known=tuple(name for name in cut.known if name not in gone))
 
 
-def _files(
-    found: Detections, pictures: Mapping[str, object], starts: Sequence[Path], skip: bool
-) -> dict[str, str]:
-    """Path in the file of boxes to the picture that it means."""
-    names = list(found.pictures)
-    how = {
-        "file": found.file,
-        "missing": f"pictures that {found.file} names cannot be found here",
-        "skip": skip,
-    }
-    files = resolve_images(names, starts, pictures.__contains__, lambda: list(pictures), **how)
-    return {name: file for name, file in zip(names, files, strict=True) if file is not None}
-
-
-def _resolved(found: Detections, files: Mapping[str, str], skip: bool) -> dict[str, list[Box]]:
-    """Picture to its boxes."""
-    there = [one for one in found.boxes if one.file in files]
-    size = upright_sizes([files[one.file] for one in there if one.units != "shares"])
-    boxes: dict[str, list[Box]] = {}
+def _resolve_boxes(
+    found: Detections, pictures: Sequence[str], starts: Sequence[Path], skip: bool
+) -> dict[str, list[str]]:
+    """Picture to the paths of its boxes."""
+    names, present = list(found.pictures), set(pictures)
+    missing = f"pictures that {found.file} names cannot be found here"
+    how: dict[str, Any] = {"file": found.file, "missing": missing, "skip": skip}
+    files = resolve_images(names, starts, present.__contains__, lambda: pictures, **how)
+    file_of_name = {name: file for name, file in zip(names, files, strict=True) if file is not None}
+    boxes = [box for box in found.boxes if box.file in file_of_name]
+    size = upright_sizes([file_of_name[box.file] for box in boxes if not box.fractions])
+    paths: dict[str, list[str]] = {}
     bad = []
-    for one in there:
-        file = files[one.file]
+    for box in boxes:
+        file = file_of_name[box.file]
         try:
-            boxes.setdefault(file, []).append(_boxes_of(one, size.get(file)))
+            paths.setdefault(file, []).append(with_box(file, _detected_box(box, size.get(file))))
         except BadBox as problem:
-            bad.append(f"{one.where}: {problem}")
+            bad.append(f"box {box.number} of {box.file}: {problem}")
     _report_bad_boxes(bad, skip)
-    return boxes
+    return paths
 
 
-def _boxes_of(one: Detection, size: tuple[int, int] | None) -> Box:
+def _detected_box(box: Detection, size: tuple[int, int] | None) -> Box:
     """size: of the picture as it is now, None where it is not known or cannot be read."""
-    if one.units == "shares":
-        return make_box(one.values, None)
-    x, y, w, h = one.values
-    if one.units == "corners":
-        w, h = w - x, h - y
-    if one.size is not None and size is not None and one.size == size[::-1] != size:
+    if box.size is not None and size is not None and box.size == size[::-1] != size:
         raise BadBox(
-            f"it was drawn on a picture of {one.size[0]} x {one.size[1]} pixels, which is {size[0]} x {size[1]} upright"
+            f"it was drawn on a picture of {box.size[0]} x {box.size[1]} pixels, which is {size[0]} x {size[1]} upright"
         )
-    return _box((x, y, w, h), one.size or size, shares=False)  # a copy of another size has the same shares
+    return _box(box.values, box.size or size, box.fractions)  # a copy of another size has the same shares
 
 
 def _log_boxes(found: Detections, paths: Sequence[str], pictures: int) -> None:
@@ -329,15 +302,6 @@ def _log_boxes(found: Detections, paths: Sequence[str], pictures: int) -> None:
     if pictures > with_boxes:
         left.append(f"{plural(pictures - with_boxes, 'picture')} without a box")
     log.info(f"{text} Left out: {', '.join(left)}." if left else text)
-
-
-def _log_labels(table: Table, whole: Mapping[str, int], used: Counter[int]) -> None:
-    """used: how many boxes took each row."""
-    several = sum(used[row] > 1 and table.label[row] != "" for row in whole.values())
-    if several:
-        log.info(
-            f"Each of several boxes takes the label of its picture: {plural(several, 'labelled picture')}."
-        )
 
 
 # -- columns --------------------------------------------------------------------------------------------

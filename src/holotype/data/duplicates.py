@@ -82,11 +82,8 @@ def _scan_one(path: str) -> tuple[np.ndarray | None, ExifData, str]:
             shot = image.shot()
             with DECODE_BUDGET.taken(image.nbytes), image.loaded():
                 return np.asarray(image.resized((HASH_COLUMNS, HASH_ROWS), Image.Resampling.BOX)), shot, ""
-    except ImageProblem as complaint:
-        told = str(complaint)
-    except Exception as error:  # one odd file among a million must not end the look
-        told = f"{path} could not be prepared ({type(error).__name__}: {error})."
-    return None, read_exif(path), told  # the head may be sound where the picture is not
+    except ImageProblem as problem:
+        return None, read_exif(path), str(problem)  # the head may be sound where the picture is not
 
 
 # -- the same files -------------------------------------------------------------------------------------

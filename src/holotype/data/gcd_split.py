@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from holotype.data.datasets.registry import Benchmark
@@ -31,16 +33,7 @@ def gcd_split(benchmark: Benchmark, *, share: float = 0.5, seed: int = 0, strati
         labelled = rows[generator.permutation(len(rows))[: int(share * len(rows))]]
     label = np.full(len(true), "", dtype=object)
     label[labelled] = true[labelled]
-    train = benchmark.train
-    return Table(
-        path=train.path,
-        label=label,
-        known=benchmark.known,
-        truth=true,
-        problem=train.problem,
-        name=benchmark.name,
-        root=train.root,
-    )
+    return replace(benchmark.train, label=label, known=benchmark.known, truth=true, name=benchmark.name)
 
 
 def held_out(benchmark: Benchmark) -> Table | None:
@@ -48,12 +41,5 @@ def held_out(benchmark: Benchmark) -> Table | None:
     test = benchmark.test
     if test is None:
         return None
-    return Table(
-        path=test.path,
-        label=np.full(len(test), "", dtype=object),
-        known=benchmark.known,
-        truth=test.label,
-        problem=test.problem,
-        name=test.name,
-        root=test.root,
-    )
+    label = np.full(len(test), "", dtype=object)
+    return replace(test, label=label, known=benchmark.known, truth=test.label)

@@ -21,7 +21,7 @@ from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path
 from threading import Condition
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import torch
@@ -78,16 +78,13 @@ class Decoded(NamedTuple):
 
 def _decode_one(path: str, short: int) -> Decoded:
     """Read and resize one image; whatever goes wrong becomes its problem."""
-    empty = np.empty((0, 0, 3), dtype=np.uint8)
     try:
         with open_image(path) as image, DECODE_BUDGET.taken(image.nbytes), image.loaded():
             size, box, cut = _target(image.size, short)
             resized = image.resized(size, Image.Resampling.BICUBIC, box)
         return Decoded(np.asarray(resized), "", "; ".join(x for x in (image.note, cut) if x))
     except ImageProblem as problem:
-        return Decoded(empty, str(problem), "")
-    except Exception as error:  # one odd file among a million must not end the run
-        return Decoded(empty, f"{path} could not be prepared ({type(error).__name__}: {error}).", "")
+        return Decoded(np.empty((0, 0, 3), dtype=np.uint8), str(problem), "")
 
 
 def _target(size: tuple[int, int], short: int) -> tuple[tuple[int, int], Box | None, str]:
@@ -294,14 +291,14 @@ class ImageStore:
             raise InputError(f"The crop size is {size}; give a positive number of pixels.")
         buffer = PixelBuffer(len(paths), spill)
         images = [
-            (buffer.add(pixels), *pixels.shape[:2], problem, note)
-            for pixels, problem, note in decode_in_order(paths, int(size / CROP_FRACTION), workers, progress)
+            (buffer.add(image.pixels), *image.pixels.shape[:2], image.problem, image.note)
+            for image in decode_in_order(paths, int(size / CROP_FRACTION), workers, progress)
         ]
-        offset, height, width, problem, note = zip(*images, strict=True) if images else ((),) * 5
-        places = (torch.tensor(column, dtype=torch.int64) for column in (offset, height, width))
-        texts = (np.array(column, dtype=object) for column in (problem, note))
+        columns: list[Any] = list(zip(*images, strict=True)) or [()] * 5
+        offset, height, width = (torch.tensor(column, dtype=torch.int64) for column in columns[:3])
+        problem, note = (np.array(column, dtype=object) for column in columns[3:])
         pixels, mapped = buffer.finish()
-        return cls(pixels, *places, size, *texts, mapped=mapped)
+        return cls(pixels, offset, height, width, size, problem, note, mapped)
 
     def __len__(self) -> int:
         return len(self.offset)

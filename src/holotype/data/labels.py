@@ -103,11 +103,16 @@ class LabelFile:
 
     def take(self, rows: Sequence[int]) -> LabelFile:
         columns = {name: values for name, values in vars(self).items() if isinstance(values, list)}
-        return replace(self, **{name: [values[row] for row in rows] for name, values in columns.items()})
+        taken: dict[str, Any] = {name: [values[row] for row in rows] for name, values in columns.items()}
+        return replace(self, **taken)
 
     def where(self, row: int) -> str:
         unit = "row" if self.file.suffix.lower() == ".parquet" else "line"
         return f"{unit} {self.line[row]}"
+
+    def some(self, rows: Sequence[int]) -> str:
+        """A few rows by their path and place."""
+        return ", ".join(f"{in_quotes(self.path[row])} ({self.where(row)})" for row in rows[:MAX_EXAMPLES])
 
     def said(self, row: int) -> str:
         return self.label[row] if self.hidden is None else f"{self.label[row]} / {self.hidden[row]}"
@@ -175,10 +180,8 @@ def match_labels(
     missing: the words of a complaint about rows without an image. skip_missing: these rows are left out instead, and
     so are those whose box is none. whole: where there are boxes, pictures without one stay.
     """
-    how = {"file": listed.file, "missing": missing, "skip": skip_missing}
-    found = resolve_images(
-        listed.path, starts, exists, others, **how, where=lambda row: f" ({listed.where(row)})"
-    )
+    how: dict[str, Any] = {"file": listed.file, "missing": missing, "skip": skip_missing, "show": listed.some}
+    found = resolve_images(listed.path, starts, exists, others, **how)
     if listed.box is not None:
         found = _cut_boxes(listed, listed.box, found, skip_missing, whole)
     kept = _unique_rows(listed, found, [row for row, path in enumerate(found) if path is not None])

@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 import glob
 import logging
+import math
 import os
 import re
 from collections.abc import Callable, Sequence
@@ -22,17 +23,11 @@ from typing import Any
 import numpy as np
 
 from holotype.data.detections import CONFIDENCE, crop_table, read_detections
-from holotype.data.image_files import IMAGE_EXTENSIONS, file_of, has_own_file
+from holotype.data.image_files import file_of, has_own_file
 from holotype.data.label_hygiene import nfc
 from holotype.data.labels import match_labels, read_csv_table, read_list, stream_list
 from holotype.data.paths import Paths, relative
-from holotype.data.readers.folder import (
-    UNLABELLED_FOLDERS,
-    images_in,
-    read_bucket,
-    read_folder,
-    stream_folder,
-)
+from holotype.data.readers.folder import read_bucket, read_folder, stream_folder
 from holotype.data.readers.parquet import holds_images, read_parquet, stream_parquet
 from holotype.data.readers.webdataset import read_webdataset, stream_webdataset
 from holotype.data.storage import (
@@ -47,16 +42,6 @@ from holotype.data.storage import (
 from holotype.data.table import Table
 from holotype.errors import InputError
 from holotype.utils.text import suggest, suggest_path
-
-__all__ = [
-    "IMAGE_EXTENSIONS",
-    "UNLABELLED_FOLDERS",
-    "check_trainable",
-    "collection_name",
-    "load_table",
-    "read_csv_table",
-    "read_folder",
-]
 
 log = logging.getLogger("holotype")
 
@@ -155,17 +140,10 @@ def source_files(source: str) -> list[str]:
 
 def expand_braces(text: str) -> list[str]:
     """{000..099} and {a,b} written out, as a shell does."""
-    parts = BRACES.split(text)
-    choices: list[list[str]] = []
-    total = 1
-    for i, part in enumerate(parts):
-        choices.append([part] if i % 2 == 0 else _choices(part))
-        total *= len(choices[-1])
-        if total > MAX_EXPANDED:
-            raise InputError(
-                f"{text} means more than {MAX_EXPANDED:,} files; name the folder that they lie in."
-            )
-    return ["".join(one) for one in product(*choices)]
+    choices = [_choices(part) if i % 2 else [part] for i, part in enumerate(BRACES.split(text))]
+    if math.prod(map(len, choices)) > MAX_EXPANDED:
+        raise InputError(f"{text} means more than {MAX_EXPANDED:,} files; name the folder that they lie in.")
+    return ["".join(parts) for parts in product(*choices)]
 
 
 def _choices(part: str) -> list[str]:
@@ -232,23 +210,24 @@ def _list(source: str, how: ReaderOptions) -> Table:
     return read_csv_table(Path(source), skip_missing=how.skip_missing, whole=how.whole)
 
 
+def _folder(source: str, how: ReaderOptions) -> Table:
+    return read_folder(Path(source))
+
+
+def _tars(source: str, how: ReaderOptions) -> Table:
+    return read_webdataset(source_files(source), collection_name(source))
+
+
+def _bucket(source: str, how: ReaderOptions) -> Table:
+    return read_bucket(source, collection_name(source))
+
+
 BUILTIN_READERS = (
-    Reader(
-        "folders of images", (FOLDER,), lambda source, how: read_folder(Path(source)), stream=stream_folder
-    ),
+    Reader("folders of images", (FOLDER,), _folder, stream=stream_folder),
     Reader("lists of paths", (".csv", ".tsv"), _list, has_labels=True, stream=stream_list),
     Reader("Parquet files", (".parquet",), _parquet, stream=_stream_parquet),
-    Reader(
-        "tars",
-        (".tar",),
-        lambda source, how: read_webdataset(source_files(source), collection_name(source)),
-        stream=lambda source: stream_webdataset(source_files(source)),
-    ),
-    Reader(
-        "stores on the network",
-        tuple(f"{scheme}://" for scheme in STORES),
-        lambda source, how: read_bucket(source, collection_name(source)),
-    ),
+    Reader("tars", (".tar",), _tars, stream=lambda source: stream_webdataset(source_files(source))),
+    Reader("stores on the network", tuple(f"{scheme}://" for scheme in STORES), _bucket),
 )
 
 
@@ -312,16 +291,14 @@ def _load_whole(source: str, labels: Path | None, skip_missing: bool, whole: boo
         return reader.read(source, ReaderOptions(skip_missing, whole))
     if reader.has_labels or (".parquet" in reader.claims and _is_parquet_list(source_files(source))):
         raise InputError(f"{source} holds labels already; give a folder of images together with {labels}.")
-    if FOLDER in reader.claims:
-        return _label_folder(source, Path(labels), skip_missing, whole)
-    return _relabel(reader.read(source, ReaderOptions()), source, Path(labels), skip_missing)
+    return _relabel(reader.read(source, ReaderOptions()), source, Path(labels), skip_missing, whole)
 
 
-def _relabel(table: Table, source: str, labels: Path, skip_missing: bool) -> Table:
-    """A table of images that are no files, with the labels of a list, which calls them as seen from the table's root:
-    shard.tar#key, train.parquet#0 or fox/1.jpg. Truth and bursts are the list's where it speaks of them."""
-    rows = read_list(labels)
-    if rows.box is not None:
+def _relabel(table: Table, source: str, labels: Path, skip_missing: bool, whole: bool) -> Table:
+    """The table with the labels of a list, which calls images as seen from the table's root: shard.tar#key,
+    train.parquet#0 or fox/1.jpg. Truth, bursts and boxes are the list's where it speaks of them."""
+    listed = read_list(labels)
+    if listed.box is not None and not has_own_file(table.path[0]):
         raise InputError(
             f"{labels} has boxes, which take pictures in a folder, and those of {source} are no files; unpack them, or "
             "leave out the boxes."
@@ -331,37 +308,24 @@ def _relabel(table: Table, source: str, labels: Path, skip_missing: bool) -> Tab
     row = {os.path.normpath(os.path.join(base, name)): i for i, name in enumerate(names)}
     row |= {path: i for i, path in enumerate(table.path)}
     missing = f"images that {labels} labels are not in {source}"
-    how = {"missing": missing, "skip_missing": skip_missing}
-    listed = match_labels(rows, (base,), row.__contains__, lambda: list(row), **how)
-    columns = {}
+    how: dict[str, Any] = {"missing": missing, "skip_missing": skip_missing, "whole": whole}
+    starts = (base, Path(os.path.abspath(labels.parent)))
+    listed = match_labels(listed, starts, row.__contains__, lambda: list(row), **how)
+    if listed.box is not None:
+        pictures = len(table)
+        paths = list(dict.fromkeys((*(table.path if whole else ()), *listed.path)))
+        if not paths:
+            raise InputError(f"No picture has a box in {labels}; fill in the column box, or remove it.")
+        table = table.take([row[file_of(path)] for path in paths], np.array(paths, dtype=object))
+        row = {path: i for i, path in enumerate(paths)}
+        if left := 0 if whole else pictures - len({file_of(path) for path in paths}):
+            log.info(f"Left out: {left:,} of the {pictures:,} pictures, which have no box in {labels}.")
+    columns: dict[str, Any] = {}
     for name, values in (("label", listed.label), ("truth", listed.hidden), ("group", listed.group)):
         if values is not None:
             columns[name] = np.full(len(table), "", dtype=object)
             columns[name][[row[path] for path in listed.path]] = values
-    known = tuple(sorted(set(listed.label) - {""}))
-    return dataclasses.replace(table, known=known, **columns)
-
-
-def _label_folder(source: str, labels: Path, skip_missing: bool, whole: bool) -> Table:
-    base, files = images_in(Path(source))
-    pictures = {str(base / file): "" for file in files}
-    starts = (base, Path(os.path.abspath(labels.parent)))
-    missing = f"images that {labels} labels are not in {source}"
-    how = {"missing": missing, "skip_missing": skip_missing, "whole": whole}
-    listed = match_labels(read_list(labels), starts, pictures.__contains__, lambda: list(pictures), **how)
-    images = pictures
-    if listed.box is not None:
-        images = (pictures if whole else {}) | dict.fromkeys(listed.path, "")
-        left = 0 if whole else len(pictures) - len({file_of(path) for path in listed.path})
-        if left:
-            log.info(f"Left out: {left:,} of the {len(pictures):,} pictures, which have no box in {labels}.")
-        if not images:
-            raise InputError(f"No picture has a box in {labels}; fill in the column box, or remove it.")
-    columns: dict[str, Any] = {"path": list(images)}
-    for name, values in (("label", listed.label), ("truth", listed.hidden), ("group", listed.group)):
-        if values is not None:
-            columns[name] = list((images | dict(zip(listed.path, values, strict=True))).values())
-    return Table.from_columns(columns, name=collection_name(base), root=str(base))
+    return dataclasses.replace(table, known=tuple(sorted(set(listed.label) - {""})), **columns)
 
 
 def _drop_labels(table: Table, names: Sequence[str]) -> Table:

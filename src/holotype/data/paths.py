@@ -59,19 +59,16 @@ def resolve_images(
     file: Path,
     missing: str,
     skip: bool,
-    where: Callable[[int], str] = lambda row: "",
+    show: Callable[[Sequence[int]], str] | None = None,
 ) -> list[str | None]:
     """Return the image that each path of a file means, as find_images; what is missing or guessed is reported.
 
-    missing: the words of a complaint about paths without an image. skip: these are None instead. where: a row's place.
+    missing: the words of a complaint about missing images. skip: they are None instead. show: names a few rows.
     """
     found, guessed = find_images(paths, starts, exists, others)
-
-    def show(rows: Sequence[int]) -> str:
-        return ", ".join(f"{in_quotes(paths[row])}{where(row)}" for row in rows)
-
+    show = show or (lambda rows: ", ".join(in_quotes(paths[row]) for row in rows[:MAX_EXAMPLES]))
     if absent := [row for row, path in enumerate(found) if path is None]:
-        text = f"{len(absent):,} of the {len(paths):,} {missing}, for example {show(absent[:MAX_EXAMPLES])}"
+        text = f"{len(absent):,} of the {len(paths):,} {missing}, for example {show(absent)}"
         if not skip:
             raise InputError(
                 f"{text}; relative paths start at {starts[0]}, and discover --skip-missing goes on without these."

@@ -323,25 +323,4 @@ def stream_file(file: str) -> Iterator[IO[bytes]]:
         return
     system, name = connect(file)
     with storage_errors(file), system.open_input_file(name) as stream:
-        yield io.BufferedReader(_Raw(stream), READ_AHEAD)
-
-
-class _Raw(io.RawIOBase):
-    """pyarrow's file as Python's buffers want it."""
-
-    def __init__(self, stream: Any) -> None:
-        self.stream = stream
-
-    def readable(self) -> bool:
-        return True
-
-    def seekable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: Any) -> int:
-        content = self.stream.read(len(buffer))
-        buffer[: len(content)] = content
-        return len(content)
-
-    def seek(self, offset: int, whence: int = 0) -> int:
-        return int(self.stream.seek(offset, whence))
+        yield io.BufferedReader(stream, READ_AHEAD)

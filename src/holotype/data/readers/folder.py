@@ -201,10 +201,15 @@ def read_folder(root: Path) -> Table:
     folders that runs wrote are skipped, and a line in the log says what else was passed over. Where there is no image,
     Parquet files with images and tars are read.
     """
-    base, found = _scan(root)
+    base = _base(root)
+    found = scan_folder(base)
+    _check_open(root, found)
     if not found.images and (packed := read_packed_folder([str(path) for path in found.packed], base.name)):
         return packed
-    files = _sorted(root, base, found)
+    found.report()
+    if not found.images:
+        raise no_image(root)
+    files = sorted((file.relative_to(base) for file in found.images), key=lambda file: file.parts)
     label = [folder_label(file.parts) for file in files]
     path = [str(base / file) for file in files]
     return Table.from_columns({"path": path, "label": label}, name=base.name, root=str(base))
@@ -251,21 +256,6 @@ def stream_folder(source: str) -> Paths:
     return Paths(str(base), each())
 
 
-def images_in(root: Path) -> tuple[Path, list[Path]]:
-    """The folder's absolute path and its images relative to it, sorted; never an empty list."""
-    base, found = _scan(root)
-    return base, _sorted(root, base, found)
-
-
-def _scan(root: Path) -> tuple[Path, FolderScan]:
-    base = _base(root)
-    found = scan_folder(base)
-    _check_open(root, found)
-    if found.images:
-        found.report()
-    return base, found
-
-
 def _base(root: Path) -> Path:
     if not Path(root).is_dir():
         raise InputError(f"The folder {root} does not exist{suggest_path(root)}; check its name.")
@@ -275,14 +265,6 @@ def _base(root: Path) -> Path:
 def _check_open(root: Path | str, found: FolderScan) -> None:
     if "." in found.closed:
         raise InputError(f"The folder {root} may not be read; change its permissions.")
-
-
-def _sorted(root: Path, base: Path, found: FolderScan) -> list[Path]:
-    files = sorted((f.relative_to(base) for f in found.images), key=lambda f: f.parts)
-    if not files:
-        found.report()
-        raise no_image(root)
-    return files
 
 
 def folder_label(parts: Sequence[str]) -> str:

@@ -1,19 +1,25 @@
 """Each loader reads its official layout in the official order, and says which file it misses."""
 
+from __future__ import annotations
+
 import dataclasses
 import hashlib
 import os
+import re
 import shutil
 from pathlib import Path
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from scipy.io import savemat
 
 from holotype.data.datasets import registry
 from holotype.data.datasets.registry import (
     BENCHMARKS,
     LAYOUTS,
+    Benchmark,
     check_benchmark,
     load_benchmark,
     read_dataset_info,
@@ -281,3 +287,240 @@ def test_cifar100_200_labels_the_stated_images(tmp_path: Path) -> None:
     table = gcd_split(load_benchmark("cifar100-200", tmp_path))
     assert (len(table), table.labelled.sum()) == (20000, 8000)
     assert labelled_hash(table, "") == "8994820d8908c653b07386af3f4381b27697991f12eda13bc3fe5e1c01bc278e"
+
+
+def test_cub_keeps_the_order_of_images_txt(tmp_path: Path) -> None:
+    benchmark, _ = mini("cub", tmp_path)
+    assert rows(benchmark.train) == [
+        ("Black_Footed_Albatross_0046_18.jpg", "001.Black_footed_Albatross"),
+        ("Black_Footed_Albatross_0009_34.jpg", "001.Black_footed_Albatross"),
+        ("Laysan_Albatross_0001_545.jpg", "002.Laysan_Albatross"),
+        ("Sooty_Albatross_0048_1130.jpg", "003.Sooty_Albatross"),
+    ]
+    assert benchmark.known == ("003.Sooty_Albatross", "001.Black_footed_Albatross")
+    assert [name for name, _ in rows(benchmark.test)] == [
+        "Laysan_Albatross_0002_1027.jpg",
+        "Sooty_Albatross_0040_796375.jpg",
+    ]
+
+
+def test_cub_with_torn_metadata(tmp_path: Path) -> None:
+    split = miniatures.cub(tmp_path)
+    miniatures.write(tmp_path / "CUB_200_2011" / "image_class_labels.txt", ["1 1"])
+    with pytest.raises(InputError, match=r"Image 2 of .* has no class"):
+        load_benchmark("cub", tmp_path, split=split)
+
+
+def test_metadata_that_are_no_text_or_no_numbers(tmp_path: Path) -> None:
+    split = miniatures.cub(tmp_path)
+    classes = tmp_path / "CUB_200_2011" / "classes.txt"
+    miniatures.write(classes, ["one 001.Black_footed_Albatross"])
+    with pytest.raises(InputError, match=r"classes\.txt does not number its classes"):
+        load_benchmark("cub", tmp_path, split=split)
+    classes.write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(InputError, match=r"classes\.txt is not UTF-8 text"):
+        load_benchmark("cub", tmp_path, split=split)
+
+
+def test_cars_classes_count_from_one_and_keep_the_annotations_order(tmp_path: Path) -> None:
+    benchmark, _ = mini("scars", tmp_path)
+    acura, ram, hummer = "Acura RL Sedan 2012", "Ram C/V Cargo Van Minivan 2012", "AM General Hummer SUV 2000"
+    assert rows(benchmark.train) == [
+        ("00002.jpg", acura),
+        ("00001.jpg", hummer),
+        ("00003.jpg", ram),
+        ("00004.jpg", acura),
+    ]
+    assert rows(benchmark.test) == [("00001.jpg", ram), ("00002.jpg", hummer)]
+    assert benchmark.known == (acura, ram)
+
+
+def test_cars_in_other_arrangements(tmp_path: Path) -> None:
+    benchmark, split = mini("scars", tmp_path / "a")
+    # annotations of the test images beside the devkit, the devkit beside the root, nested image folders
+    annotations = tmp_path / "a" / "devkit" / "cars_test_annos_withlabels.mat"
+    shutil.move(annotations, tmp_path / "a" / annotations.name)
+    shutil.move(tmp_path / "a" / "devkit", tmp_path / "devkit")
+    shutil.move(tmp_path / "a" / "cars_train", tmp_path / "moved")
+    shutil.move(tmp_path / "moved", tmp_path / "a" / "cars_train" / "cars_train")
+    again = load_benchmark("scars", tmp_path / "a", split=split)
+    assert (rows(again.train), rows(again.test)) == (rows(benchmark.train), rows(benchmark.test))
+
+
+def test_cars_without_test_annotations(tmp_path: Path) -> None:
+    split = miniatures.scars(tmp_path)
+    (tmp_path / "devkit" / "cars_test_annos_withlabels.mat").unlink()
+    assert load_benchmark("scars", tmp_path, split=split).test is None
+    assert "no list of them" in str(check_benchmark("scars", tmp_path, split=split))
+
+
+def test_cars_with_a_broken_devkit(tmp_path: Path) -> None:
+    split = miniatures.scars(tmp_path)
+    (tmp_path / "devkit" / "cars_train_annos.mat").write_bytes(b"no MATLAB file" * 20)
+    with pytest.raises(InputError, match=r"cars_train_annos.mat is not a readable MATLAB file"):
+        load_benchmark("scars", tmp_path, split=split)
+    miniatures.annotations(tmp_path / "devkit" / "cars_train_annos.mat", [("00001.jpg", 4), ("00002.jpg", 1)])
+    with pytest.raises(InputError, match="class outside the 3"):
+        load_benchmark("scars", tmp_path, split=split)
+
+
+def test_aircraft_classes_are_sorted_by_name(tmp_path: Path) -> None:
+    benchmark, _ = mini("aircraft", tmp_path)
+    assert benchmark.known == ("707-320", "F-16A/B")
+    assert benchmark.novel == ("Boeing 717",)
+    assert rows(benchmark.train)[:2] == [("1025794.jpg", "Boeing 717"), ("0056978.jpg", "F-16A/B")]
+
+
+def test_imagenet_reads_only_the_classes_of_the_split(tmp_path: Path) -> None:
+    benchmark, split = mini("imagenet100", tmp_path)
+    assert rows(benchmark.train)[:2] == [
+        ("n01443537_10026.JPEG", "goldfish"),
+        ("n01443537_3.JPEG", "goldfish"),
+    ]
+    assert len(benchmark.train) == 6
+    shutil.rmtree(tmp_path / "val")
+    assert load_benchmark("imagenet100", tmp_path, split=split).test is None
+
+
+def test_herbarium_counts_folders_as_text(tmp_path: Path) -> None:
+    benchmark, _ = mini("herbarium19", tmp_path)
+    assert benchmark.known == ("10", "0")  # sorted as text: 0, 1, 10, 2
+    assert benchmark.novel == ("1", "2")
+    assert [label for _, label in rows(benchmark.test)] == ["0", "1", "10", "2"]
+
+
+@pytest.mark.parametrize("case", ["cifar10, binary", "cifar100, binary"])
+def test_cifar_labels_are_those_of_its_records(case: str, tmp_path: Path) -> None:
+    benchmark, _ = mini(case, tmp_path)
+    assert benchmark.train.label.tolist()[:3] == ["bird", "airplane", "automobile"]
+    assert benchmark.train.path[0].endswith(".bin#0")
+
+
+@pytest.mark.parametrize("home", ["", "cifar/"])
+@pytest.mark.parametrize(
+    ("name", "names", "archive"),
+    [
+        ("cifar10", "cifar-10-batches-py/batches.meta", "cifar-10-binary.tar.gz"),
+        ("cifar100", "cifar-100-python/meta", "cifar-100-binary.tar.gz"),
+    ],
+)
+def test_of_the_python_archive_alone_it_says_what_to_download(
+    name: str, names: str, archive: str, home: str, tmp_path: Path
+) -> None:
+    miniatures.write(tmp_path / f"{home}{names}", ["a pickle"])
+    with pytest.raises(InputError, match=re.escape(archive)):
+        load_benchmark(name, tmp_path)
+
+
+def test_the_python_archive_may_lie_beside_the_binary_one(tmp_path: Path) -> None:
+    miniatures.write(tmp_path / "cifar-100-python" / "meta", ["a pickle"])
+    assert len(mini("cifar100, binary", tmp_path)[0].train) == 3
+
+
+def test_cifar_labels_outside_its_class_names(tmp_path: Path) -> None:
+    split = miniatures.cifar10_binary(tmp_path)
+    miniatures.binary(tmp_path / "cifar-10-batches-bin" / "data_batch_3.bin", 0, [(0,), (1,), (7,)])
+    with pytest.raises(InputError, match=r"data_batch_3.*outside the 3"):
+        load_benchmark("cifar10", tmp_path, split=split)
+
+
+@pytest.mark.parametrize("case", ["cifar10, binary", "cifar100, binary"])
+def test_cifar_without_its_class_names(case: str, tmp_path: Path) -> None:
+    benchmark, split = mini(case, tmp_path)
+    for name in ("batches.meta.txt", "fine_label_names.txt"):
+        Path(benchmark.train.root, name).unlink(missing_ok=True)
+    with pytest.raises(InputError, match=rf"{Path(benchmark.train.root).name}/\S+ is missing"):
+        load_benchmark(benchmark.name, tmp_path, split=split)
+
+
+def test_cut_off_cifar_binary(tmp_path: Path) -> None:
+    split = miniatures.cifar10_binary(tmp_path)
+    file = tmp_path / "cifar-10-batches-bin" / "data_batch_2.bin"
+    file.write_bytes(file.read_bytes()[:-1])
+    with pytest.raises(InputError, match=r"data_batch_2.bin is not a whole number"):
+        load_benchmark("cifar10", tmp_path, split=split)
+
+
+GOLDEN = np.load(Path(__file__).parents[1] / "parity" / "splits.npz")
+
+
+def benchmark(label: list[str], known: tuple[str, ...], test: list[str] | None = None) -> Benchmark:
+    novel = tuple(sorted(set(label) - set(known)))
+
+    def table(values: list[str], name: str) -> Table:
+        path = np.array([f"{name}{i}" for i in range(len(values))], dtype=object)
+        return Table(path, np.array(values, dtype=object), known + novel, name=name)
+
+    return Benchmark(
+        "made", table(label, "made"), None if test is None else table(test, "made-test"), known, novel
+    )
+
+
+@pytest.mark.parametrize("key", [key for key in GOLDEN.files if key.startswith("n")])
+def test_golden_draws(key: str) -> None:
+    n = int(key[1:].partition(".")[0])
+    # novel images in between must not shift the draw, which counts known-class images only
+    label = [name for i in range(n) for name in (["new"] * (i % 3) + ["old"])]
+    table = gcd_split(benchmark(label, ("old",)))
+    position = np.cumsum(np.array(label) == "old") - 1
+    assert sorted(position[table.labelled].tolist()) == sorted(GOLDEN[key].tolist())
+
+
+@given(
+    label=st.lists(st.sampled_from("abcdef"), min_size=1, max_size=40),
+    n_known=st.integers(1, 6),
+    share=st.floats(0.01, 1.0),
+    seed=st.integers(0, 2**32 - 1),
+    stratified=st.booleans(),
+)
+def test_split_is_sound(label: list[str], n_known: int, share: float, seed: int, stratified: bool) -> None:
+    known = tuple(reversed("abcdef"[:n_known]))
+    made = benchmark(label, known)
+    table = gcd_split(made, share=share, seed=seed, stratified=stratified)
+    true = made.train.label
+    assert table.path.tolist() == made.train.path.tolist()
+    assert table.known == known
+    assert table.to_frame()["truth"].tolist() == label
+    assert set(table.label[table.labelled]) <= set(known)
+    assert (table.label[table.labelled] == true[table.labelled]).all()
+    counts = [sum(c == name for c in label) for name in known]
+    if stratified:
+        per_class = [int((table.label == name).sum()) for name in known]
+        assert per_class == [min(n, max(1, int(share * n))) for n in counts]
+    else:
+        assert table.labelled.sum() == int(share * sum(counts))
+    again = gcd_split(made, share=share, seed=seed, stratified=stratified)
+    assert again.fingerprint() == table.fingerprint()
+
+
+def test_the_seed_changes_the_draw_and_nothing_else_does() -> None:
+    sample = load_benchmark("fashion-sample")
+    first = gcd_split(sample)
+    np.random.seed(3)
+    assert gcd_split(sample).fingerprint() == first.fingerprint()
+    assert gcd_split(sample, seed=1).fingerprint() != first.fingerprint()
+    assert (len(first), int(first.labelled.sum())) == (1000, 250)
+
+
+def test_splitting_leaves_the_global_generator_alone() -> None:
+    np.random.seed(5)
+    expected = np.random.rand()
+    np.random.seed(5)
+    gcd_split(load_benchmark("fashion-sample"))
+    assert np.random.rand() == expected
+
+
+@pytest.mark.parametrize("share", [0.0, -0.5, 1.5, float("nan")])
+def test_impossible_shares_are_refused(share: float) -> None:
+    with pytest.raises(InputError, match="share"):
+        gcd_split(benchmark(["a", "b"], ("a",)), share=share)
+
+
+def test_held_out_hides_the_labels() -> None:
+    table = held_out(benchmark(["a", "b"], ("a",), test=["b", "a", "a"]))
+    assert table is not None
+    assert not table.labelled.any()
+    assert table.known == ("a",)
+    assert table.to_frame()["truth"].tolist() == ["b", "a", "a"]
+    assert table.name == "made-test"
+    assert held_out(benchmark(["a", "b"], ("a",))) is None

@@ -17,7 +17,7 @@ from holotype.data.readers import parquet
 from holotype.errors import InputError
 from holotype.results.discovery import Discovery
 
-from ..packed import images_of, square, write_parquet
+from .packed import images_of, square, write_parquet
 
 
 def test_rows_are_images_with_the_names_of_their_classes(tmp_path: Path) -> None:

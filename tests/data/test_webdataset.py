@@ -14,7 +14,7 @@ from holotype.data.readers import webdataset
 from holotype.errors import InputError
 from holotype.results.discovery import Discovery
 
-from ..packed import images_of, square, write_shards, write_tar
+from .packed import images_of, square, write_shards, write_tar
 
 
 def test_labels_lie_beside_the_images(tmp_path: Path) -> None:
@@ -179,3 +179,9 @@ def test_discover_and_assign(tmp_path: Path, squares_folder: Path, tiny_backbone
     words = (*words, "--overwrite", "--copy-to", sorted_to)
     assert holotype(*words).code == 0
     assert len(list(sorted_to.rglob("*.png"))) == 32
+
+
+def test_a_list_labels_a_folder_of_tars(tmp_path: Path) -> None:
+    write_tar(tmp_path / "shards" / "a.tar", [("1.png", square()), ("2.png", square())])
+    (tmp_path / "labels.csv").write_text("path,label\na.tar#2,fox\n")
+    assert list(load_table(tmp_path / "shards", tmp_path / "labels.csv").label) == ["", "fox"]
