@@ -1,9 +1,8 @@
 """The card of a method as Markdown, for docs/methods/NAME.md, and the table of all methods, for docs/methods.md.
 
 What it computes, its settings, presets and differences are read from the method (runs/method_info.py), what was
-measured from
-experiments/results, what is printed from runs/published.json. None of that is written by hand. Why p differs from the
-published one is: it stands below the block, under the heading that `results_part` links to.
+measured from experiments/results. None of that is written by hand. Why p differs from the published one is: it stands
+below the block, under the heading that `results_part` links to. Published scores are in `holotype methods NAME`.
 """
 
 from __future__ import annotations
@@ -19,7 +18,6 @@ from holotype.methods import METHODS
 from holotype.runs.method_info import (
     MethodInfo,
     method_info,
-    published_rows,
     recipe_title,
     stage_line,
     stage_names,
@@ -35,9 +33,7 @@ from holotype.runs.tables import (
     Row,
     make_row,
     mean_and_std,
-    published_cells,
     published_progress,
-    read_published,
 )
 from study_tables import (
     commits_of,
@@ -77,7 +73,7 @@ def card_page(name: str, top: Path, results: Records) -> str:
     """All that is known of one method. top: the folder that holds experiments/."""
     found = method_info(name)
     parts = [*head(found), *works(name), *computes(found), *settings_part(found), *differs(found)]
-    parts += with_note(["## Results", *results_part(name, top, results), "## Published", *published(name)])
+    parts += with_note(["## Results", *results_part(name, top, results)])
     return "\n\n".join(parts)
 
 
@@ -115,7 +111,7 @@ def settings_index(name: str) -> set[tuple[str, str, str]]:
 
 
 def settings_part(found: MethodInfo) -> Iterator[str]:
-    """Defaults with their help, then what data sets and presets change."""
+    """Defaults with the first clause of their help, then what data sets and presets change."""
     yield "## Settings"
     shared: dict[str, list[str]] = {}
     rows = []
@@ -123,7 +119,7 @@ def settings_part(found: MethodInfo) -> Iterator[str]:
         first = next(name for name in METHODS if (row.key, row.value, row.help) in settings_index(name))
         key = f"`{row.key.removeprefix('method.')}`"
         if first == found.name:
-            rows.append([key, f"`{row.value}`", row.help])
+            rows.append([key, f"`{row.value}`", row.help.partition("; ")[0].rstrip(".")])
         else:
             shared.setdefault(first, []).append(key)
     if rows:
@@ -216,24 +212,6 @@ def cells(one: Result) -> list[str]:
     told = [facts["dataset"], one.name, facts["mode"]]
     printed = published_cell(one.printed)
     return [*told, *scores, f"**{p}**" if one.apart else p, printed]
-
-
-# -- what is printed ----------------------------------------------------------------------------------
-
-
-def published(name: str) -> Iterator[str]:
-    rows, content = published_rows(name), read_published()
-    if not rows:
-        yield "Nothing is printed of it in the table that the other methods are compared by."
-        return
-    each = [
-        f"{row.dataset} {'/'.join(published_cells(row.scores))} ({published_cell(row.progress)})"
-        for row in rows
-    ]
-    yield f"All/Old/New (p): {', '.join(each)}."
-    absent = [dataset for dataset in content["main"]["cells"] if dataset not in {row.dataset for row in rows}]
-    missing = f" Not printed: {', '.join(absent)}." if absent else ""
-    yield f"From [RPC's paper]({READING}#published-scores).{missing}"
 
 
 def with_note(parts: list[str]) -> list[str]:
