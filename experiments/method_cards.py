@@ -141,7 +141,7 @@ def changes(title: str, values: Mapping[str, Mapping[str, Any]]) -> str:
     """Names that change the same stand together."""
     groups: dict[str, list[str]] = {}
     for name, own in values.items():
-        told = ", ".join(f"`{key} = {value_text(value)}`" for key, value in own.items())
+        told = ", ".join(f"`{key.removeprefix('method.')}={value_text(value)}`" for key, value in own.items())
         groups.setdefault(told, []).append(name)
     return words([title, "Settings"], [[", ".join(names), told] for told, names in groups.items()])
 
