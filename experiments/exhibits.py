@@ -254,8 +254,8 @@ def backbone_notes(record: NetworkRow) -> list[str]:
         f"{record['torch']}, timm {record['timm']}, commit {record['commit']} (`python benchmarks/backbones.py`; all: "
         f"`experiments/results/backbones.jsonl`). Refused, without last blocks of a plain vision transformer: "
         f"{', '.join(refused)}. In double precision all others equal timm's numbers to {scientific(off)} of the "
-        f"largest, gradients of the last block included ({', '.join(single)} in single precision: 9e-7). The last two columns "
-        "are forward and backward of an image whose trunk is done.",
+        f"largest, gradients of the last block included ({', '.join(single)} in single precision: 9e-7). The last "
+        "two columns are forward and backward of an image whose trunk is done.",
         f"Faster than the whole block: {gains}.",
     ]
 

@@ -58,14 +58,14 @@ UNLAWFUL = r"\* Cannot be right as printed, or rests on such a score."
 
 def methods_table() -> str:
     """All methods, a line each, with links to their cards."""
-    head = ["Method", "Year", "What it does", "Stages", "Token cache", "CUDA graph"]
+    head = ["Method", "Year", "What it does", "Stages"]
     body = []
     for name in METHODS:
         found = method_info(name)
         card = found.card
         assert card is not None  # tests/methods/test_find_method.py
         told = [f"[`{name}`](methods/{name}.md)", str(card.year), card.line]
-        body.append([*told, stage_names(found), found.cache, found.capture])
+        body.append([*told, stage_names(found)])
     return words(head, body)
 
 
@@ -193,8 +193,8 @@ def results_part(name: str, top: Path, results: Records) -> Iterator[str]:
     if not rows:
         yield "No record of its runs is in `experiments/results`."
         return
-    head = ["Data set", "Row", "Mode", "All", "Old", "New"]
-    yield words([*head, "p", "p (published)"], [cells(one) for one in rows])
+    yield "All / Old / New, and p:"
+    yield "\n".join(map(result_line, rows))
     backbones = ", ".join(union([one.row.facts["backbone"]] for one in rows))
     told = [
         f"[How to read it]({READING}). Seeds {', '.join(union([seeds(one.row.seeds)] for one in rows))}; "
@@ -206,12 +206,12 @@ def results_part(name: str, top: Path, results: Records) -> Iterator[str]:
     yield " ".join(told)
 
 
-def cells(one: Result) -> list[str]:
+def result_line(one: Result) -> str:
     facts, p = one.row.facts, own_cell(one.p)
-    scores = [mean_and_std(one.row.scores[score]) for score in SCORE_COLUMNS]
-    told = [facts["dataset"], one.name, facts["mode"]]
-    printed = published_cell(one.printed)
-    return [*told, *scores, f"**{p}**" if one.apart else p, printed]
+    scores = " / ".join(mean_and_std(one.row.scores[score]) for score in SCORE_COLUMNS)
+    told = f"{one.name} on {facts['dataset']}, {facts['mode']}: {scores}"
+    marked = f"**{p}**" if one.apart else p
+    return f"- {told}; p {marked}, published {published_cell(one.printed)}" if one.printed else f"- {told}"
 
 
 def with_note(parts: list[str]) -> list[str]:
