@@ -208,7 +208,7 @@ def print_pairs(names: Sequence[str], folder: Path) -> None:
 
 
 NetworkRow = dict[str, Any]
-HEAD = ["Family", "Network", "Feature", "Tail", "ms an image", "tail, ms", "whole block, ms"]
+HEAD = ["Network", "Feature", "Tail", "ms an image", "tail, ms", "whole block, ms"]
 FACTS = ("hardware", "torch", "timm", "commit")
 
 
@@ -225,7 +225,6 @@ def backbone_cells(row: NetworkRow) -> list[str]:
     used, whole = row["blocks"]
     cut = "" if used == whole else f" ({used} of {whole} blocks)"
     return [
-        row["family"],
         f"{name}{cut}",
         row["feature"] + ("" if row["timm"] else " (timm: mean)"),
         row["tail"],
@@ -254,9 +253,9 @@ def backbone_notes(record: NetworkRow) -> list[str]:
         f"The first network of each family, of {len(rows)} measured with random weights on {record['hardware']}, torch "
         f"{record['torch']}, timm {record['timm']}, commit {record['commit']} (`python benchmarks/backbones.py`; all: "
         f"`experiments/results/backbones.jsonl`). Refused, without last blocks of a plain vision transformer: "
-        f"{', '.join(refused)}. In double precision all others equal timm's numbers to {scientific(off)} of the largest, "
-        f"gradients of the last block included ({', '.join(single)} in single precision: 9e-7). The last two columns "
-        "are forward and backward of an image whose trunk is done.",
+        f"{', '.join(refused)}. In double precision all others equal timm's numbers to {scientific(off)} of the "
+        f"largest, gradients of the last block included ({', '.join(single)} in single precision: 9e-7). The last "
+        "two columns are forward and backward of an image whose trunk is done.",
         f"Faster than the whole block: {gains}.",
     ]
 

@@ -191,7 +191,7 @@ def table(rows: Sequence[Row]) -> str:
     """As Markdown, the best first."""
     told = sorted(summarise(rows).items(), key=lambda item: -item[1]["all"])
     lines = [
-        f"| method | collections | All, one training | All, nine that agree | Old | New | All minus {REFERENCE} |",
+        f"| method | collections | All, one training | All, ensemble of nine | Old | New | All minus {REFERENCE} |",
         "|---|---:|---:|---:|---:|---:|---|",
     ]
     for method, one in told:

@@ -1,9 +1,8 @@
 """The card of a method as Markdown, for docs/methods/NAME.md, and the table of all methods, for docs/methods.md.
 
 What it computes, its settings, presets and differences are read from the method (runs/method_info.py), what was
-measured from
-experiments/results, what is printed from runs/published.json. None of that is written by hand. Why p differs from the
-published one is: it stands below the block, under the heading that `results_part` links to.
+measured from experiments/results. None of that is written by hand. Why p differs from the published one is: it stands
+below the block, under the heading that `results_part` links to. Published scores are in `holotype methods NAME`.
 """
 
 from __future__ import annotations
@@ -19,7 +18,6 @@ from holotype.methods import METHODS
 from holotype.runs.method_info import (
     MethodInfo,
     method_info,
-    published_rows,
     recipe_title,
     stage_line,
     stage_names,
@@ -35,9 +33,7 @@ from holotype.runs.tables import (
     Row,
     make_row,
     mean_and_std,
-    published_cells,
     published_progress,
-    read_published,
 )
 from study_tables import (
     commits_of,
@@ -62,14 +58,14 @@ UNLAWFUL = r"\* Cannot be right as printed, or rests on such a score."
 
 def methods_table() -> str:
     """All methods, a line each, with links to their cards."""
-    head = ["Method", "Year", "What it does", "Stages", "Token cache", "CUDA graph"]
+    head = ["Method", "Year", "What it does", "Stages"]
     body = []
     for name in METHODS:
         found = method_info(name)
         card = found.card
         assert card is not None  # tests/methods/test_find_method.py
         told = [f"[`{name}`](methods/{name}.md)", str(card.year), card.line]
-        body.append([*told, stage_names(found), found.cache, found.capture])
+        body.append([*told, stage_names(found)])
     return words(head, body)
 
 
@@ -77,7 +73,7 @@ def card_page(name: str, top: Path, results: Records) -> str:
     """All that is known of one method. top: the folder that holds experiments/."""
     found = method_info(name)
     parts = [*head(found), *works(name), *computes(found), *settings_part(found), *differs(found)]
-    parts += with_note(["## Results", *results_part(name, top, results), "## Published", *published(name)])
+    parts += with_note(["## Results", *results_part(name, top, results)])
     return "\n\n".join(parts)
 
 
@@ -115,7 +111,7 @@ def settings_index(name: str) -> set[tuple[str, str, str]]:
 
 
 def settings_part(found: MethodInfo) -> Iterator[str]:
-    """Defaults with their help, then what data sets and presets change."""
+    """Defaults with the first clause of their help, then what data sets and presets change."""
     yield "## Settings"
     shared: dict[str, list[str]] = {}
     rows = []
@@ -123,7 +119,7 @@ def settings_part(found: MethodInfo) -> Iterator[str]:
         first = next(name for name in METHODS if (row.key, row.value, row.help) in settings_index(name))
         key = f"`{row.key.removeprefix('method.')}`"
         if first == found.name:
-            rows.append([key, f"`{row.value}`", row.help])
+            rows.append([key, f"`{row.value}`", row.help.partition("; ")[0].rstrip(".")])
         else:
             shared.setdefault(first, []).append(key)
     if rows:
@@ -145,7 +141,7 @@ def changes(title: str, values: Mapping[str, Mapping[str, Any]]) -> str:
     """Names that change the same stand together."""
     groups: dict[str, list[str]] = {}
     for name, own in values.items():
-        told = ", ".join(f"`{key} = {value_text(value)}`" for key, value in own.items())
+        told = ", ".join(f"`{key.removeprefix('method.')}={value_text(value)}`" for key, value in own.items())
         groups.setdefault(told, []).append(name)
     return words([title, "Settings"], [[", ".join(names), told] for told, names in groups.items()])
 
@@ -197,8 +193,8 @@ def results_part(name: str, top: Path, results: Records) -> Iterator[str]:
     if not rows:
         yield "No record of its runs is in `experiments/results`."
         return
-    head = ["Data set", "Row", "Mode", "All", "Old", "New"]
-    yield words([*head, "p", "p (published)"], [cells(one) for one in rows])
+    yield "All / Old / New, and p:"
+    yield "\n".join(map(result_line, rows))
     backbones = ", ".join(union([one.row.facts["backbone"]] for one in rows))
     told = [
         f"[How to read it]({READING}). Seeds {', '.join(union([seeds(one.row.seeds)] for one in rows))}; "
@@ -210,30 +206,12 @@ def results_part(name: str, top: Path, results: Records) -> Iterator[str]:
     yield " ".join(told)
 
 
-def cells(one: Result) -> list[str]:
+def result_line(one: Result) -> str:
     facts, p = one.row.facts, own_cell(one.p)
-    scores = [mean_and_std(one.row.scores[score]) for score in SCORE_COLUMNS]
-    told = [facts["dataset"], one.name, facts["mode"]]
-    printed = published_cell(one.printed)
-    return [*told, *scores, f"**{p}**" if one.apart else p, printed]
-
-
-# -- what is printed ----------------------------------------------------------------------------------
-
-
-def published(name: str) -> Iterator[str]:
-    rows, content = published_rows(name), read_published()
-    if not rows:
-        yield "Nothing is printed of it in the table that the other methods are compared by."
-        return
-    each = [
-        f"{row.dataset} {'/'.join(published_cells(row.scores))} ({published_cell(row.progress)})"
-        for row in rows
-    ]
-    yield f"All/Old/New (p): {', '.join(each)}."
-    absent = [dataset for dataset in content["main"]["cells"] if dataset not in {row.dataset for row in rows}]
-    missing = f" Not printed: {', '.join(absent)}." if absent else ""
-    yield f"From [RPC's paper]({READING}#published-scores).{missing}"
+    scores = " / ".join(mean_and_std(one.row.scores[score]) for score in SCORE_COLUMNS)
+    told = f"{one.name} on {facts['dataset']}, {facts['mode']}: {scores}"
+    marked = f"**{p}**" if one.apart else p
+    return f"- {told}; p {marked}, published {published_cell(one.printed)}" if one.printed else f"- {told}"
 
 
 def with_note(parts: list[str]) -> list[str]:

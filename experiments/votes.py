@@ -198,7 +198,7 @@ def kinds(rows: dict[str, Row]) -> dict[str, list[str]]:
     found = {
         "chose the way": chose,
         "ten others": once,
-        "twelve that were told": told,
+        "twelve, K given": told,
         "sixteen, six draws each": often,
     }
     return {title: names for title, names in found.items() if len(names) > 1}

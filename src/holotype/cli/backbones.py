@@ -143,7 +143,7 @@ def backbones_text(
 
 
 def speed_cells(backbone: RecommendedBackbone, speeds: dict[tuple[str, int], SpeedRow]) -> tuple[str, ...]:
-    from holotype.models.licences import has_conditions
+    from holotype.models.zoo import has_conditions
 
     speed = speeds.get((backbone.arch, backbone.image_size))
     size, seconds = (f"{speed.parameters / 1e6:.0f}", f"{speed.milliseconds:.1f}") if speed else ("", "")

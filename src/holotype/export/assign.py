@@ -30,7 +30,7 @@ from holotype.data.boxes import split_box
 from holotype.data.detections import CONFIDENCE, box_columns
 from holotype.data.image_files import IMAGE_EXTENSIONS
 from holotype.data.load import collection_name, load_table, stream_paths
-from holotype.data.formats import IMAGE_EXTENSIONS
+from holotype.data.image_files import IMAGE_EXTENSIONS
 from holotype.data.hashing import file_stamps
 from holotype.data.load import load_table, stream_paths
 from holotype.data.paths import Paths
@@ -46,7 +46,7 @@ from holotype.results.discovery import DISCOVERY_FILE as DISCOVERY
 from holotype.results.discovery import Discovery, read_features, write_csv
 from holotype.runs.model_io import ModelReader, TrainedModel
 from holotype.results.discovery import Discovery, write_csv
-from holotype.results.features import read_features
+from holotype.results.discovery import read_features
 from holotype.runs.model_io import ModelConfig, ModelReader, TrainedModel, load_model
 from holotype.runs.predict import predict
 from holotype.utils.atomic import refuse_existing, refuse_links, write_output

@@ -12,18 +12,11 @@ Novel ones are grouped by how they stand to the known classes' prototypes:
     r(x) = [cos(f(x), p_1), ..., cos(f(x), p_C)],                                                     (R5)
     L_new = sum_ij w_new(i) w_new(j) s_ij || r_i - r_j ||^2.                                          (R6)
 
-The paper leaves a dozen choices open: docs/methods.md lists them, docs/studies/index.md how they were decided.
-Preset `reading` is the text where it speaks, with the least that makes it trainable (similarities in L_new
-that sum to 1, no gradient through them, a ramp): SimGCD as baseline, pairs at random. It loses the known
-classes and gains nothing lasting on novel ones. As we read the curves: the heads know the labelled images better
-than their classes, so that unlabelled known images get a low w_old; L_new draws what counts as novel away from the
-prototypes; that lowers w_old further. Preset `default` differs in three keys:
-  base = "debgcd"                  the debiased classifier keeps known classes together. Its loss rises with the
-                                   others (debias.waits) where classes are large: early pseudo-labels are poor;
-  pairing.filter = "pseudo_match"  an anchor is grouped with images that the classifier puts in its class,
-                                   instead of random ones, few of which would match;
+The paper leaves a dozen choices open (docs/methods.md). Preset `reading` follows the text with the least that makes it
+trainable, and loses the known classes (docs/studies/rpc-parts.md). Preset `default` differs in three keys:
+  base = "debgcd"                  the debiased classifier keeps known classes together;
+  pairing.filter = "pseudo_match"  an anchor is grouped with images that the classifier puts in its class;
   new.sharpen = 6                  w_new^6 in L_new: what may be known hardly counts.
-What each is worth, on what data and over how many seeds, stands in docs/studies/index.md.
 L_new exactly as printed overflows (one pair weighs up to 1.6 million); it stays in `losses.relational.printed_new`.
 """
 
