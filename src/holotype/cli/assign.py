@@ -81,8 +81,14 @@ def _is_folder(out: Path) -> bool:
 def _assign_slices(options: AssignOptions) -> int:
     """The answer as a folder of parts."""
     from holotype.embeddings.shards import prepare_shards
-    from holotype.export.assign import ASSIGNED, AssignResult, image_stream, source_stem
-    from holotype.export.assign import assign_job, assign_request
+    from holotype.export.assign import (
+        ASSIGNED,
+        AssignResult,
+        assign_job,
+        assign_request,
+        image_stream,
+        source_stem,
+    )
 
     for flag, value in (("--copy-to", options.copy_to), ("--overwrite", options.overwrite)):
         if value:

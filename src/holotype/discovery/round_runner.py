@@ -37,7 +37,7 @@ from holotype.discovery.training_plan import (
     resolve_settings,
     spread_epochs,
 )
-from holotype.embeddings.store import EmbeddingParts, Embeddings, embed_table
+from holotype.embeddings.store import Embeddings, embed_table
 from holotype.errors import InputError
 from holotype.methods import Method, find_method
 from holotype.results.apply_edits import FOLLOWS_NOTE

@@ -28,11 +28,9 @@ import numpy as np
 
 from holotype.data.boxes import split_box
 from holotype.data.detections import CONFIDENCE, box_columns
+from holotype.data.hashing import file_stamps
 from holotype.data.image_files import IMAGE_EXTENSIONS
 from holotype.data.load import collection_name, load_table, stream_paths
-from holotype.data.image_files import IMAGE_EXTENSIONS
-from holotype.data.hashing import file_stamps
-from holotype.data.load import load_table, stream_paths
 from holotype.data.paths import Paths
 from holotype.data.storage import is_address, is_pattern, split_member
 from holotype.embeddings.shards import PLAN_FILE, ShardRequest, absolute_source, part_file, read_shard_paths
@@ -44,9 +42,6 @@ from holotype.results.calibration import interpolate
 from holotype.results.centroids import Centroids, unit_rows
 from holotype.results.discovery import DISCOVERY_FILE as DISCOVERY
 from holotype.results.discovery import Discovery, read_features, write_csv
-from holotype.runs.model_io import ModelReader, TrainedModel
-from holotype.results.discovery import Discovery, write_csv
-from holotype.results.discovery import read_features
 from holotype.runs.model_io import ModelConfig, ModelReader, TrainedModel, load_model
 from holotype.runs.predict import predict
 from holotype.utils.atomic import refuse_existing, refuse_links, write_output

@@ -24,9 +24,8 @@ from typing import Any
 
 from holotype import __version__
 from holotype.data.boxes import Box
-from holotype.data.csv import escape_formula, quote_cell, read_columns, unescape_formula
-from holotype.data.image_files import has_own_file
 from holotype.data.csv import csv_text, escape_formula, read_columns, unescape_formula
+from holotype.data.image_files import has_own_file
 from holotype.errors import InputError
 from holotype.export.folders import NewFolder, TargetFile, new_folder
 from holotype.export.image_header import (

@@ -13,9 +13,8 @@ from functools import cached_property
 from pathlib import Path
 
 from holotype.data.boxes import Box, split_box
-from holotype.data.csv import FORMULA, escape_formula, quote_cell
-from holotype.data.image_files import image_exists
 from holotype.data.csv import FORMULA, csv_text, escape_formula
+from holotype.data.image_files import image_exists
 from holotype.errors import InputError
 from holotype.results.apply_edits import CONFIRMED_NOTE, FOLLOWS_NOTE, MOVED_NOTE, REJECTED_NOTE, EditSession
 from holotype.results.describe import LABELLED as OF_BURST
