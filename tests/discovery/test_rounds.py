@@ -43,7 +43,7 @@ from holotype.results.discovery import FEATURES, Discovery, write_features
 from holotype.results.edits import Edit, append_edits, edits_csv
 from holotype.runs.record import RunFolder
 from tests.discovery.made_round import PATHS, edits_file, made_discovery, with_edits
-from tests.torture.mutate import flipped
+from tools.torture.mutate import flipped
 
 
 def first() -> Discovery:
