@@ -160,7 +160,11 @@ def cost_lines(costs: Record) -> list[str]:
     for name, what in (("store", "decoding"), ("cache", "caching")):
         if cost := costs.get(name):
             rate = cost["images"] / max(cost["seconds"], 1e-9)
-            where = f" {cost['mode'].removeprefix('cached ')} in {LEVELS[cost['level']]}" if name == "cache" else ""
+            where = (
+                f" {cost['mode'].removeprefix('cached ')} in {LEVELS[cost['level']]}"
+                if name == "cache"
+                else ""
+            )
             size_ = size(cost["bytes"])
             found.append(f"- {what}{where}, once: {cost['seconds']:.1f} s, {size_}, {rate:,.0f} images/s")
     return found
