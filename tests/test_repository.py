@@ -229,7 +229,7 @@ def test_the_package_holds_what_it_needs(files: list[str]) -> None:
     """The wheel is the folder of the package; what is tracked below it is in it."""
     from holotype.data.datasets.registry import LAYOUTS
 
-    splits = [f"data/splits/{name}.json" for name in LAYOUTS]
+    splits = [f"data/datasets/splits/{name}.json" for name in LAYOUTS]
     assert {f"src/holotype/{name}" for name in (*SHIPPED, *splits)} <= set(files)
     config = (TOP / "pyproject.toml").read_text(encoding="utf-8")
     assert 'packages = ["src/holotype"]' in config
