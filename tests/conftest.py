@@ -5,8 +5,11 @@ from __future__ import annotations
 import csv
 import gc
 import json
+import os
 import random
+import shutil
 import signal
+import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -38,9 +41,20 @@ def pytest_configure(config: pytest.Config) -> None:
     from .apart import register
 
     register(config)
+    use_memory(config)
     config.option.loadscopereorder = (
         False  # files are handed out in the order below, not by their numbers of tests
     )
+
+
+def use_memory(config: pytest.Config) -> None:
+    """Write temporary files into memory where there is enough: tests sync many small files, and a disk makes each wait."""
+    shm = Path("/dev/shm")
+    if "TMPDIR" in os.environ or not shm.is_dir() or shutil.disk_usage(shm).free < 8 << 30:
+        return
+    folder = tempfile.mkdtemp(prefix="holotype-", dir=shm)
+    os.environ["TMPDIR"], tempfile.tempdir = folder, None  # worker processes inherit the variable
+    config.add_cleanup(lambda: shutil.rmtree(folder, ignore_errors=True))
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

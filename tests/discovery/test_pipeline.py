@@ -8,7 +8,7 @@ import json
 import shutil
 from pathlib import Path
 
-import holotype.embeddings.extract as embed
+import holotype.embeddings.store as embed
 import numpy as np
 import pandas as pd
 import pytest
@@ -473,7 +473,7 @@ def test_embeddings_of_another_network_claim_no_folder(holotype, sampled: Path, 
         *("--backbone", "embedded", "--device", "cpu", "--no-progress"),
     )
     assert outcome.code == 2
-    assert "holds embeddings of" in outcome.err
+    assert "backbone digest" in outcome.err
     assert not (tmp_path / "run" / "identity.json").exists()
 
 

@@ -18,7 +18,7 @@ from holotype.cli.common import echo_json, escape_control
 from holotype.data.decode import save_images
 from holotype.errors import InputError
 from holotype.export.zip import write_zip
-from holotype.models import zoo
+from holotype.models import hub, zoo
 from holotype.report import build_report
 from holotype.results.edits import Edit, append_edits, log_locked
 from holotype.training.checkpoint import MetricsLog
@@ -192,7 +192,7 @@ def test_weights_of_the_hub_run_no_code(
 
     monkeypatch.setattr(timm.models._hub, "hf_hub_download", hands_out)
     with pytest.raises(InputError, match="would run code when they are loaded"):
-        zoo.load_from_hub("test_vit.r160_in1k", 160)
+        hub.load_from_hub("test_vit.r160_in1k", 160)
     assert not (tmp_path / "owned").exists()
 
 
