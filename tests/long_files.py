@@ -7,7 +7,7 @@ from pathlib import Path
 TESTS = Path(__file__).resolve().parent
 SECONDS = {
     "examples/test_notebooks.py": 67,
-    "utils/test_ray.py": 59,
+    "embeddings/test_ray.py": 59,
     "examples/test_ray_train.py": 58,
     "test_torture.py": 58,
     "utils/test_processes.py": 60,
@@ -25,12 +25,9 @@ SECONDS = {
     "report/test_browser_edits.py": 15,
     "models/test_hub.py": 13,
     "discovery/test_pipeline.py": 13,
-    "discovery/test_edit_summary.py": 13,
     "report/test_browser_find.py": 12,
     "data/test_storage.py": 12,
-    "training/test_killed.py": 11,
     "runs/test_settings_files.py": 11,
-    "data/test_large_images.py": 10,
     "training/test_every_method.py": 10,
     "models/test_backbone.py": 10,
 }

@@ -8,12 +8,12 @@ import json
 import shutil
 from pathlib import Path
 
-import holotype.embeddings.store as embed
 import numpy as np
 import pandas as pd
 import pytest
 from PIL import Image
 
+import holotype.embeddings.store as embed
 from holotype.clustering.estimate_k import pick_k
 from holotype.clustering.k_curve import CountEstimate
 from holotype.data.load import load_table

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from tools.torture.mutate import flipped
 
 from holotype.config.schema import DiscoverConfig
 from holotype.data.load import load_table
@@ -43,7 +44,6 @@ from holotype.results.discovery import FEATURES, Discovery, write_features
 from holotype.results.edits import Edit, append_edits, edits_csv
 from holotype.runs.record import RunFolder
 from tests.discovery.made_round import PATHS, edits_file, made_discovery, with_edits
-from tools.torture.mutate import flipped
 
 
 def first() -> Discovery:
