@@ -48,7 +48,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def use_memory(config: pytest.Config) -> None:
-    """Write temporary files into memory where there is room: tests sync many small files, and a disk makes them wait."""
+    """Write temporary files into memory where there is room: tests sync many small files, which waits on a disk."""
     shm = Path("/dev/shm")
     if "TMPDIR" in os.environ or not shm.is_dir() or shutil.disk_usage(shm).free < 8 << 30:
         return
