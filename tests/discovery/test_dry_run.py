@@ -27,9 +27,9 @@ from holotype.discovery.dry_run import (
     time_text,
     training_seconds,
 )
-from holotype.discovery.ownership import stored_backbone
 from holotype.discovery.pipeline import discover_table
 from holotype.discovery.plan import Round, plan_round
+from holotype.discovery.run_folder import stored_backbone
 from holotype.errors import InputError
 from holotype.models.backbone import load_backbone
 from holotype.models.zoo import fastest_pass

@@ -63,8 +63,8 @@ class DiscoverOptions(LabelsOptions, BoxOptions, CodeOptions, ProgressOptions):
 
     def folder(self, table: Table) -> Path:
         """The run folder."""
-        from holotype.discovery.ownership import find_folder
         from holotype.discovery.pipeline import default_folder
+        from holotype.discovery.run_folder import find_folder
 
         return self.out or find_folder(default_folder(self.source), table)
 
@@ -113,9 +113,9 @@ def print_dry_run(table: Table, options: DiscoverOptions) -> int:
     from holotype.discovery.backbone_choice import preview_backbone
     from holotype.discovery.dry_run import estimate_time, preview_plan
     from holotype.discovery.ensemble_training import choose_trainings
-    from holotype.discovery.ownership import check_labels_remain, stored_backbone
     from holotype.discovery.pipeline import check_table
     from holotype.discovery.plan import plan_round
+    from holotype.discovery.run_folder import check_labels_remain, stored_backbone
     from holotype.utils.device import pick_device
 
     folder = options.folder(table)

@@ -32,13 +32,6 @@ from holotype.discovery.choose_k import check_long_tail
 from holotype.discovery.constraints import check_assignable, check_images_left, read_refused, store_refused
 from holotype.discovery.dry_run import log_report
 from holotype.discovery.ensemble_training import choose_trainings, clear_trainings, store_seeds
-from holotype.discovery.ownership import (
-    check_labels_remain,
-    check_method,
-    claim_folder,
-    find_folder,
-    reload_backbone,
-)
 from holotype.discovery.plan import Round, RoundPlan, apply_plan, plan_round
 from holotype.discovery.relocate import commit_relocation
 from holotype.discovery.round_diff import write_changes
@@ -51,6 +44,13 @@ from holotype.discovery.rounds import (
     replay_edits,
     round_folder,
     save_corrected,
+)
+from holotype.discovery.run_folder import (
+    check_labels_remain,
+    check_method,
+    claim_folder,
+    find_folder,
+    reload_backbone,
 )
 from holotype.discovery.training_plan import methods_of
 from holotype.embeddings.store import EmbeddingParts

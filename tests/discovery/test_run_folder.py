@@ -15,15 +15,15 @@ from holotype.config.schema import BackboneConfig
 from holotype.data.load import load_table
 from holotype.discovery import backbone_choice
 from holotype.discovery.collection import index_images
-from holotype.discovery.ownership import (
+from holotype.discovery.pipeline import discover, discover_table
+from holotype.discovery.plan import Round
+from holotype.discovery.run_folder import (
     CLAIM_FORMAT,
     check_backbone,
     claim_folder,
     find_folder,
     read_backbone,
 )
-from holotype.discovery.pipeline import discover, discover_table
-from holotype.discovery.plan import Round
 from holotype.errors import InputError, Stopped
 
 
