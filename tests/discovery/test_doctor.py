@@ -48,7 +48,7 @@ def test_everything_is_told_and_nobody_named(offline, alice: Path, monkeypatch) 
     assert str(alice) not in text
     assert "alice" not in text
     assert facts["self-test"] == {"passed": False, "words": "OSError: ~/x of USER is gone"}
-    assert facts["versions"]["torch"] == torch.__version__
+    assert torch.__version__.startswith(facts["versions"]["torch"].partition("+")[0])
     assert facts["cache"]["folder"] == "set by XDG_CACHE_HOME"
     assert facts["machine"]["cores"] >= 1
     told = json.dumps(run_checks(paths=True))

@@ -14,16 +14,17 @@ import uuid
 from collections.abc import Iterator
 from pathlib import Path
 
-OWN = "holotype"
+OWN = ("holotype", "torch")
+"""Whose classes have no digest. torch.export makes a subclass of a module at each look at it."""
 INSTALLED = ("site-packages", "dist-packages")
 Name = tuple[str, ...]
 """A dotted name in its parts."""
 
 
 def source_digest(kind: type) -> str:
-    """Sixteen characters for the code of a class, "" for a class of this package. To be asked where the class is made:
+    """Sixteen characters for the code of a class, "" for a class of this package or of torch. To be asked where the class is made:
     later, its files may be newer than what was imported."""
-    if kind.__module__.split(".")[0] == OWN:
+    if kind.__module__.split(".")[0] in OWN:
         return ""
     file = Path(getattr(sys.modules.get(kind.__module__), "__file__", None) or "")
     content = _contents(kind.__module__, file) if file.is_file() else _cells(kind)
@@ -53,7 +54,7 @@ def _contents(module: str, file: Path) -> dict[str, bytes]:
             continue
         found[place.as_posix()] = content = path.read_bytes()
         for imported in _imports(content, place.parent.parts):
-            if imported and imported[0] != OWN and top in (None, imported[0]):
+            if imported and imported[0] not in OWN and top in (None, imported[0]):
                 waiting += _files(root, imported)
     return found
 
