@@ -22,8 +22,8 @@ Name = tuple[str, ...]
 
 
 def source_digest(kind: type) -> str:
-    """Sixteen characters for the code of a class, "" for a class of this package or of torch. To be asked where the class is made:
-    later, its files may be newer than what was imported."""
+    """Sixteen characters for the code of a class, "" for a class of this package or of torch. To be asked where the
+    class is made: later, its files may be newer than what was imported."""
     if kind.__module__.split(".")[0] in OWN:
         return ""
     file = Path(getattr(sys.modules.get(kind.__module__), "__file__", None) or "")
