@@ -143,7 +143,7 @@ def test_edits_that_come_back_find_their_images(run, tmp_path, capsys):
     script = parts(tmp_path / "a.zip")["a/report/data.js"].decode()
     data = json.loads(script.removeprefix("window.HOLOTYPE = ").removesuffix(";\n"))
     image = data["images"]["path"][7]
-    row = ["run-made-1", "t", "move", image, "", "Owl"]
+    row = ["run-made-1", "t", "move", image, "", "Owl", ""]
     (tmp_path / "edits.csv").write_text(edits_csv([Edit(*row)]), encoding="utf-8")
     words = [
         str(run),

@@ -101,7 +101,7 @@ def test_a_file_that_holotype_would_refuse_is_not_imported(page, tmp_path):
     tab = page.open("category/new-01")
     head, line = "run_id,time,action,image,category,value", "run-made-1,t1,rename,,new-01,Hawk"
     for content, said in (
-        (f"{head},format\n{line},2\n".encode(), "This file is of format 2, and this page reads format 1."),
+        (f"{head},format\n{line},3\n".encode(), "This file is of format 3, and this page reads format 2."),
         (f"{head}\n{line.replace('rename', 'delete')}\n".encode(), "There is no action delete"),
         (f"{head}\n{line}\n".encode("utf-16"), "This file is not UTF-8 text"),
         (b"a,b\n1,2\n", "it has no column run_id"),
@@ -168,3 +168,34 @@ def test_what_an_image_could_also_be_follows_a_merge(browser, report):
     assert "or Sandal?" in text
     page.context.close()
     assert page.complaints == []
+
+
+def test_copies_are_shown_and_an_edit_of_one_holds_for_all(page, tmp_path):
+    """Two of three files have the same content."""
+    run = page.report.parent
+    found = Discovery.load(run)
+    digests = np.array([f"{i:04x}" for i in range(len(found.images))], dtype=object)
+    one, other = np.flatnonzero(found.images["category_id"] == "new-01")[:2]
+    digests[other] = digests[one]
+    found.images["digest"] = digests
+    found.save(run)
+    build_report(found, run)
+    tab = page.open("category/new-01")
+    position = list(found.images["path"].str.rsplit("/", n=1).str[-1])
+    tile = tab.locator(f'.content > .gallery .tile[aria-label*="{position[one]}"]')
+    tile.locator(".zoomer").click()
+    facts = tab.locator("dialog dl").inner_text()
+    assert "The same content" in facts
+    assert position[other] in facts
+    tab.keyboard.press("Escape")
+    tile.click()
+    tab.keyboard.press("r")
+    assert counts(page)["new-01"] == found.category("new-01").n - 2
+    tab.click("#edits-button")
+    with tab.expect_download() as download:
+        tab.get_by_role("button", name="Export").click()
+    download.value.save_as(tmp_path / "edits.csv")
+    (edit,) = read_edits(tmp_path / "edits.csv")
+    assert edit.digest == digests[one]
+    assert command([str(run), "--edits", str(tmp_path / "edits.csv")]) == 0
+    assert list(Discovery.load(run).images["note"][[one, other]]) == ["rejected", "rejected"]
