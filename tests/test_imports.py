@@ -24,6 +24,7 @@ LADDER = (
     "report",
     "export",
     "discovery",
+    "studio",
     "cli",
 )
 """From the ground up. The root's own modules stand on top: they hand out what lies below."""

@@ -21,11 +21,10 @@ from PIL import Image
 
 from holotype.data import image_store
 from holotype.data.augment import CropParams, centre_crops, draw_crops, normalise
-from holotype.data.decode import MAX_BYTES, MAX_PIXELS, OpenImage, decoding_bytes
+from holotype.data.decode import MAX_BYTES, MAX_PIXELS, MemoryBudget, OpenImage, decoding_bytes
 from holotype.data.image_store import (
     SPILL_MARGIN,
     ImageStore,
-    MemoryBudget,
     PixelBuffer,
     Scratch,
     SpillConfig,

@@ -41,6 +41,7 @@ COMMANDS = {
     "demo": "try it: find categories in the embedded sample; needs no data and no network",
     "discover": "find the categories in a folder of images and write a report",
     "report": "build the report of a run, or apply corrections to it",
+    "studio": "correct the result and train further rounds in the browser, live",
     "cut": "show what another number of categories would merge or split, without training",
     "assign": "place new images in the categories of a run",
     "write": "write the results of a run as folders, labels, COCO or Camtrap DP",

@@ -86,6 +86,7 @@ def command(argv: Sequence[str]) -> int:
     if options.dry_run:
         return print_dry_run(table, options)
     from holotype.discovery.pipeline import discover_table
+    from holotype.discovery.source import Source
 
     folder = options.folder(table)
     found = discover_table(
@@ -95,6 +96,15 @@ def command(argv: Sequence[str]) -> int:
         progress=not options.no_progress,
         edits=options.edits,
         embeddings=options.embeddings,
+        source=Source.of(
+            source,
+            labels=options.labels,
+            boxes=options.boxes,
+            embeddings=options.embeddings,
+            unlabelled=tuple(options.unlabelled),
+            box_confidence=options.box_confidence,
+            skip_missing=options.skip_missing,
+        ),
     )
     if is_rank0_output():
         echo(discovery_summary(found, folder))

@@ -59,6 +59,8 @@ RepeatCount = Annotated[Count, at_most(MAX_FACTOR)]
 """How often something is done anew, of which each time takes its time."""
 SmallInt = Annotated[Count, at_most(MAX_SMALL_INT)]
 """A number of things that each take a good part of the whole."""
+Port = Annotated[int, Constraint("from 1 to 65535", lambda number: 1 <= number <= 65_535)]
+"""Of a computer, to listen on."""
 UnitInterval = Annotated[float, Constraint("from 0 to 1", lambda part: 0 <= part <= 1)]
 """A part of something."""
 Factor = Annotated[

@@ -15,6 +15,7 @@ import os
 import warnings
 from collections.abc import Iterable, Iterator
 from pathlib import Path
+from threading import Condition
 from typing import Any
 
 import numpy as np
@@ -28,6 +29,7 @@ from holotype.data.image_files import ArchiveProblem, decoders, install_hint, re
 from holotype.data.storage import StorageError, is_address
 from holotype.errors import InputError
 from holotype.utils.atomic import write_bytes
+from holotype.utils.device import cpu_count
 
 MAX_PIXELS = 178_956_970
 """Of one image. Pillow refuses more as well; the largest cameras take 150 million."""
@@ -52,6 +54,35 @@ TURNS = {
     8: Image.Transpose.ROTATE_90,
 }
 """What makes an image with this EXIF orientation upright; 1 = it is."""
+
+MIN_BUDGET, BUDGET_PER_THREAD = 256 << 20, 64 << 20
+"""Bytes that images being decoded may take together: the larger of the first, and the second for each processor.
+A photograph of 16 million pixels takes 64 MiB."""
+
+
+class MemoryBudget:
+    """Memory that threads share. Each waits until there is enough; one that wants more than all of it gets all."""
+
+    def __init__(self, nbytes: int) -> None:
+        self._all = self._free = nbytes
+        self._changed = Condition()
+
+    @contextlib.contextmanager
+    def taken(self, nbytes: int) -> Iterator[None]:
+        nbytes = min(nbytes, self._all)
+        with self._changed:
+            self._changed.wait_for(lambda: self._free >= nbytes)
+            self._free -= nbytes
+        try:
+            yield
+        finally:
+            with self._changed:
+                self._free += nbytes
+                self._changed.notify_all()
+
+
+DECODE_BUDGET = MemoryBudget(max(MIN_BUDGET, BUDGET_PER_THREAD * cpu_count()))
+"""Of all images that this process decodes."""
 
 Box = tuple[float, float, float, float]
 """left, top, right, bottom in pixels."""

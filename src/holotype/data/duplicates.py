@@ -16,10 +16,9 @@ from dataclasses import dataclass
 import numpy as np
 from PIL import Image
 
-from holotype.data.decode import ImageProblem, open_image
+from holotype.data.decode import DECODE_BUDGET, ImageProblem, open_image
 from holotype.data.exif import ExifData, read_exif
 from holotype.data.image_files import has_own_file
-from holotype.data.image_store import DECODE_BUDGET
 from holotype.utils.console import progress_bar
 from holotype.utils.device import cpu_count
 

@@ -9,7 +9,6 @@ and a copy per crop on the CPU or out of a memory-mapped file; both give the pix
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import hashlib
 import mmap
@@ -20,7 +19,6 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path
-from threading import Condition
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -29,7 +27,7 @@ from PIL import Image
 from torch import Tensor
 
 from holotype.data.augment import CropParams
-from holotype.data.decode import Box, ImageProblem, open_image
+from holotype.data.decode import DECODE_BUDGET, Box, ImageProblem, open_image
 from holotype.errors import InputError
 from holotype.utils.console import progress_bar
 from holotype.utils.device import cpu_count
@@ -38,34 +36,6 @@ from holotype.utils.text import format_bytes
 
 LONGEST_SIDE_RATIO = 4
 """An image's longer side is cut to at most this many times its shorter side."""
-MIN_BUDGET, BUDGET_PER_THREAD = 256 << 20, 64 << 20
-"""Bytes that images being decoded may take together: the larger of the first, and the second for each processor.
-A photograph of 16 million pixels takes 64 MiB."""
-
-
-class MemoryBudget:
-    """Memory that threads share. Each waits until there is enough; one that wants more than all of it gets all."""
-
-    def __init__(self, nbytes: int) -> None:
-        self._all = self._free = nbytes
-        self._changed = Condition()
-
-    @contextlib.contextmanager
-    def taken(self, nbytes: int) -> Iterator[None]:
-        nbytes = min(nbytes, self._all)
-        with self._changed:
-            self._changed.wait_for(lambda: self._free >= nbytes)
-            self._free -= nbytes
-        try:
-            yield
-        finally:
-            with self._changed:
-                self._free += nbytes
-                self._changed.notify_all()
-
-
-DECODE_BUDGET = MemoryBudget(max(MIN_BUDGET, BUDGET_PER_THREAD * cpu_count()))
-"""Of all images that this process decodes."""
 
 
 class Decoded(NamedTuple):

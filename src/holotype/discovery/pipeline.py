@@ -52,6 +52,7 @@ from holotype.discovery.run_folder import (
     reload_backbone,
     stored_backbone,
 )
+from holotype.discovery.source import Source
 from holotype.discovery.training_plan import methods_of
 from holotype.embeddings.store import EmbeddingParts
 from holotype.errors import InputError
@@ -111,6 +112,15 @@ def discover(
         progress=progress,
         edits=Path(edits) if edits else None,
         embeddings=Path(embeddings) if embeddings else None,
+        source=Source.of(
+            images,
+            labels=labels,
+            boxes=boxes,
+            embeddings=embeddings,
+            unlabelled=tuple(unlabelled),
+            box_confidence=box_confidence if boxes else None,
+            skip_missing=skip_missing,
+        ),
     )
 
 
@@ -126,11 +136,13 @@ def discover_table(
     progress: bool = True,
     edits: Path | None = None,
     embeddings: Path | None = None,
+    source: Source | None = None,
 ) -> Discovery:
     """Find the categories in a table of images and write the run folder; resumes, and applies edits.
 
-    embeddings: as in `discover`. edits: a file that the report exported. Names count at once. Where there is something
-    that the last round was not given (other images or labels, other settings, more edits), a new round is trained.
+    embeddings: as in `discover`. source: where the table comes from, to be kept in the folder. edits: a file that the
+    report exported. Names count at once. Where there is something that the last round was not given (other images or
+    labels, other settings, more edits), a new round is trained.
     """
     folder, embedded = Path(folder), EmbeddingParts(embeddings) if embeddings else None
     check_table(table, config, folder)
@@ -140,6 +152,8 @@ def discover_table(
         config, chosen = claim_folder(folder, table, config, embedded)
         plan = plan_round(folder, table, config, edits, progress)
         apply_plan(plan)
+        if source is not None:
+            source.save(folder)
         for line in plan.lines():
             log.info(line)
         if plan.trains:

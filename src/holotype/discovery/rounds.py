@@ -30,9 +30,7 @@ from holotype.discovery.collection import (
     with_current_paths,
 )
 from holotype.discovery.constraints import Constraints
-from holotype.discovery.training_plan import read_round_config
 from holotype.errors import InputError, Stopped, signal_of
-from holotype.models.weights_io import weights_digest
 from holotype.report.redact import short_names
 from holotype.results.apply_edits import AppliedEdits, apply_edits
 from holotype.results.describe import renamed_categories
@@ -41,6 +39,7 @@ from holotype.results.edits import (
     ACTIONS,
     Edit,
     check_run,
+    in_effect,
     log_locked,
     mend_log,
     new_edits,
@@ -48,9 +47,7 @@ from holotype.results.edits import (
     read_log,
     run_ids,
 )
-from holotype.runs.model_io import MODEL_CONFIG_FILE as MODEL
-from holotype.runs.model_io import MODEL_WEIGHTS_FILE
-from holotype.runs.record import SCORES_FILE, RunFolder
+from holotype.runs.status import SCORES_NAME as SCORES_FILE
 from holotype.utils.atomic import OWN_SUFFIX, atomic_write, write_text
 from holotype.utils.heartbeat import update_heartbeat
 from holotype.utils.text import plural
@@ -109,6 +106,8 @@ def is_incomplete(own: Path) -> bool:
 
 def round_inputs(folder: Path, number: int) -> Constraints:
     """What edits said to a round when it was begun; nothing to round 0."""
+    from holotype.discovery.training_plan import read_round_config  # brings torch
+
     config = read_round_config(round_folder(folder, number))
     return Constraints(config.labels, frozenset(config.rejected)) if config else Constraints()
 
@@ -271,7 +270,7 @@ def replay_edits(folder: Path, more: Sequence[Edit] = (), until: int | None = No
     more: than the log holds. until: number of the last round to read."""
     held, numbers, history = read_log(folder), finished_rounds(folder), EditHistory()
     numbers = [number for number in numbers if until is None or number <= until]
-    edits = [*held, *new_edits(held, more)]
+    edits = in_effect([*held, *new_edits(held, more)])
     for number in numbers:
         found = Discovery.load(round_folder(folder, number))
         own = [edit for edit in edits if edit.run_id == found.run_id]
@@ -291,10 +290,11 @@ def apply_log(folder: Path) -> AppliedEdits:
         mend_log(folder)
         outcome, now = replay_edits(folder).applied, read_collection(folder)
         if outcome is None or [outcome.discovery.run_id] != run_ids(folder)[:1]:
-            outcome = apply_edits(Discovery.load(folder), read_log(folder))
+            outcome = apply_edits(Discovery.load(folder), in_effect(read_log(folder)))
         if now is not None:
             outcome.discovery = with_current_paths(outcome.discovery, now)
-        if outcome.count or outcome.refused:
+        undone = Discovery.load(folder).facts.edits != outcome.discovery.facts.edits
+        if outcome.count or outcome.refused or undone:
             outcome.discovery.save(folder)
     return outcome
 
@@ -345,7 +345,8 @@ def unreported(folder: Path, left: Sequence[str]) -> list[str]:
 
 # -- what the run folder has of its last round ------------------------------------------------------------
 
-SHARED_FILES = (MODEL_WEIGHTS_FILE, MODEL, FEATURES, "provenance.json", SCORES_FILE)
+MODEL, WEIGHTS = "model.json", "model.safetensors"
+SHARED_FILES = (WEIGHTS, MODEL, FEATURES, "provenance.json", SCORES_FILE)
 """What the run folder has of its last round."""
 
 
@@ -366,8 +367,11 @@ def link_round(folder: Path, number: int) -> None:
 
 def check_complete(own: Path) -> None:
     """Raise InputError where scores or model of a round were changed since they were written."""
+    from holotype.models.weights_io import weights_digest  # these two bring torch
+    from holotype.runs.record import RunFolder
+
     told = {name: RunFolder(own).read_json(name) for name in (SCORES_FILE, MODEL) if (own / name).is_file()}
-    model, weights = told.get(MODEL), own / MODEL_WEIGHTS_FILE
+    model, weights = told.get(MODEL), own / WEIGHTS
     wanted = model.get("weights") if isinstance(model, dict) else None
     if wanted and weights.is_file() and weights_digest(weights) != wanted:
         raise InputError(

@@ -30,7 +30,7 @@ from holotype.report.thumbnails import CELL, GRID, Thumbnails, make_thumbnails
 from holotype.results.discovery import Discovery, read_features
 from holotype.results.edits import Edit, read_log
 from holotype.results.ensemble import stability_summary
-from holotype.results.hierarchy import preview_cut, save_tree
+from holotype.results.hierarchy import Tree, preview_cut, save_tree
 from holotype.utils.atomic import write_text
 
 messages = logging.getLogger(__name__)
@@ -46,6 +46,7 @@ SCRIPTS = (
     "occasions.js", "bursts.js", "print.js", "report.js",
 )  # fmt: skip
 """In the order in which the page runs them."""
+SCRIPT_FILES = [HERE / name for name in SCRIPTS]
 
 
 def build_report(
@@ -72,7 +73,7 @@ def build_report(
     data["images"]["alike"] = nearest_images(chosen.rows, features, len(discovery.images))
     data["earlier_log"] = unreported_data(log, data["log"])
     data["stability"] = stability_summary(discovery)
-    data["around"] = page_around(discovery, folder, features)
+    data["around"] = page_around(discovery, save_tree(folder, discovery, features))
     data["thumbs"] = {
         "folder": "report/thumbs/", "side": CELL, "grid": GRID,
         "cell": thumbs.cell.tolist(), "width": thumbs.width.tolist(), "height": thumbs.height.tolist(),
@@ -85,13 +86,12 @@ def build_report(
         if data["images"]["link"] is None:
             messages.info(UNLINKED)
     write_text(folder / "report" / "data.js", data_script(data))
-    write_text(folder / "report.html", render_page(discovery, folder))
+    write_text(folder / "report.html", render_page(discovery, folder)[0])
     return folder / "report.html"
 
 
-def page_around(discovery: Discovery, folder: Path, features: np.ndarray | None) -> dict[str, Any] | None:
+def page_around(discovery: Discovery, tree: Tree | None) -> dict[str, Any] | None:
     """What would join or part at other numbers of categories; None where nothing is known of that."""
-    tree = save_tree(folder, discovery, features)
     if tree is None:
         return None
     names = {category.id: category.name for category in discovery.categories}
@@ -133,27 +133,50 @@ def read_data(folder: Path) -> dict[str, Any]:
     return data
 
 
-def render_page(discovery: Discovery, folder: Path) -> str:
-    """The HTML page; names are escaped by the template engine."""
+REPORT_POLICY = (
+    "default-src 'none'; img-src 'self' file: data: blob:; script-src 'self' file: '{script}'; style-src '{style}'; "
+    "base-uri 'none'; form-action 'none'"
+)
+"""What a browser may load for the page; the hashes are filled in."""
+REPORT_FOOTER = (
+    "This page needs no network and sends nothing anywhere; your edits stay in this browser until you export "
+    "them."
+)
+
+
+def render_page(
+    discovery: Discovery,
+    folder: Path,
+    *,
+    scripts: Sequence[Path] = SCRIPT_FILES,
+    styles: Sequence[Path] = (HERE / "report.css", HERE / "print.css"),
+    policy: str = REPORT_POLICY,
+    footer: str = REPORT_FOOTER,
+    data_address: str = "report/data.js",
+) -> tuple[str, str]:
+    """Return the HTML page and its content security policy; names are escaped by the template engine."""
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
     from markupsafe import Markup
 
-    def include(*names: str) -> str:
-        return "\n".join((HERE / name).read_text(encoding="utf-8") for name in names)
+    def include(files: Sequence[Path]) -> str:
+        return "\n".join(file.read_text(encoding="utf-8") for file in files)
 
-    script = f'\n(() => {{\n"use strict";\n{include(*SCRIPTS)}\n}})();\n'
-    style = include("report.css", "print.css")
+    script = f'\n(() => {{\n"use strict";\n{include(scripts)}\n}})();\n'
+    style = include(styles)
+    policy = policy.format(script=allowed_path(script), style=allowed_path(style))
     room = Environment(loader=FileSystemLoader(HERE), autoescape=True, undefined=StrictUndefined)
-    return room.get_template("template.html").render(
+    page = room.get_template("template.html").render(
         title=page_title(discovery, folder),
         version=__version__,
         total=total_counts(discovery, 0),
         categories=discovery.categories,
+        policy=Markup(policy),
         style=Markup(style),
-        style_hash=allowed_path(style),
         script=Markup(script),
-        script_hash=allowed_path(script),
+        footer=footer,
+        data_address=data_address,
     )
+    return page, policy
 
 
 def allowed_path(text: str) -> str:

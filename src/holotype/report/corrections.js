@@ -8,6 +8,15 @@ const COLUMNS = ["run_id", "time", "action", "image", "category", "value", "dige
 /** What an edit says, whatever the round: of an image by its content, wherever its file lies. */
 const saidOf = (edit) => [edit.time, edit.action, edit.digest || edit.image, edit.category, edit.value].join("\u001f");
 const keyOf = (edit) => `${edit.run_id}\u001f${saidOf(edit)}`;
+const UNDO = "undo"; // takes back what was said of its image, or of its category, at the time that is its value
+
+/** The edits that count: without those that were taken back, and without the lines that say so. */
+function inEffect(edits) {
+  const place = (edit, time) => [edit.run_id, time, edit.digest || edit.image || edit.category].join("\u001f");
+  const undone = new Set(edits.filter(({ action }) => action === UNDO).map((edit) => place(edit, edit.value)));
+  return edits.filter((edit) => edit.action !== UNDO && !undone.has(place(edit, edit.time)));
+}
+
 const asEdit = (row) => Object.fromEntries(COLUMNS.map((column, at) => [column, row[at]]));
 
 /** Without blank signs at the ends; Python counts a few more than trim() does. */

@@ -54,6 +54,6 @@ function readEdits(text) {
   const other = told.map((row) => stripped(cellOf(row, "format"))).find((format) => !READABLE_FORMATS.includes(format));
   if (other !== undefined) return none(`This file is of format ${other}, and this page reads format ${EDITS_FORMAT}.`);
   const edits = told.map((row) => Object.fromEntries(COLUMNS.map((column) => [column, bare(cellOf(row, column))])));
-  const odd = edits.find((edit) => !Object.hasOwn(ACTIONS, edit.action));
-  return odd ? none(`There is no action ${odd.action}; the actions are ${Object.keys(ACTIONS).join(", ")}.`) : { edits, problem: "" };
+  const odd = edits.find((edit) => edit.action !== UNDO && !Object.hasOwn(ACTIONS, edit.action));
+  return odd ? none(`There is no action ${odd.action}; the actions are ${Object.keys(ACTIONS).join(", ")}.`) : { edits: inEffect(edits), problem: "" };
 }

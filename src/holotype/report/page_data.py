@@ -13,11 +13,10 @@ import math
 import os
 from dataclasses import astuple, dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 import numpy as np
-import pandas as pd
 
 from holotype.data.boxes import split_box
 from holotype.data.image_files import has_own_file
@@ -29,6 +28,9 @@ from holotype.results.discovery import Category, Discovery, RunFacts, weighted_s
 from holotype.results.edits import Edit
 from holotype.results.purity import purity_known, purity_text
 from holotype.utils.serialization import CorruptFile, read_json
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 
 def time_and_place(frame: pd.DataFrame) -> dict[str, Any]:
@@ -111,7 +113,7 @@ def select_shown(discovery: Discovery, limit: int = MAX_SHOWN) -> ShownImages:
         copies = np.setdiff1d(np.flatnonzero(np.isin(keys, keys[shown])), shown)[:limit]
         rows = rows[np.isin(rows, [*shown, *copies])]  # what is said of one holds for all
     paths = [str(path) for path in frame["path"].to_numpy()[rows]]
-    return ShownImages(rows, paths, [_absolute(path, discovery.facts.root) for path in paths])
+    return ShownImages(rows, paths, [locate_image(path, discovery.facts.root) for path in paths])
 
 
 def _borders(sorted_values: np.ndarray) -> np.ndarray:
@@ -128,7 +130,8 @@ def _share(rows: np.ndarray, frame: pd.DataFrame, limit: int) -> np.ndarray:
     return rows[np.isin(rows, wanted)]
 
 
-def _absolute(path: str, root: str) -> str:
+def locate_image(path: str, root: str) -> str:
+    """Return where to read an image of a table: absolute, or an address."""
     if is_address(path) or (is_address(root) and not os.path.isabs(path)):
         return absolute(path, root)
     if os.path.isabs(path) or os.path.exists(path) or not root:
@@ -268,8 +271,8 @@ def _columns(frame: pd.DataFrame, discovery: Discovery) -> dict[str, Any]:
     }
 
 
-def _whole_sizes(column: pd.Series, scale: int) -> list[int | None]:
-    values = column.to_numpy(float)
+def _whole_sizes(column: pd.Series | np.ndarray, scale: int) -> list[int | None]:
+    values = np.asarray(column, float)
     return [round(v * scale) if math.isfinite(v) else None for v in values]
 
 
@@ -283,8 +286,8 @@ def _map(frame: pd.DataFrame) -> dict[str, Any]:
     middle, span = (low + high) / 2, max(float((high - low).max()), 1e-12)
     placed = np.where(there[:, None], (xy - middle) / span + 0.5, np.nan)
     return {
-        "x": _whole_sizes(pd.Series(placed[:, 0]), COORDINATE_SCALE),
-        "y": _whole_sizes(pd.Series(placed[:, 1]), COORDINATE_SCALE),
+        "x": _whole_sizes(placed[:, 0], COORDINATE_SCALE),
+        "y": _whole_sizes(placed[:, 1], COORDINATE_SCALE),
     }
 
 

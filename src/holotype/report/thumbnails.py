@@ -14,9 +14,8 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
-from holotype.data.decode import ImageProblem, encode_png, open_image
+from holotype.data.decode import DECODE_BUDGET, ImageProblem, encode_png, open_image
 from holotype.data.hashing import file_stamps
-from holotype.data.image_store import DECODE_BUDGET
 from holotype.utils.atomic import write_bytes, write_text
 from holotype.utils.console import progress_bar
 from holotype.utils.device import cpu_count

@@ -13,10 +13,10 @@ import io
 import logging
 import re
 import zlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TextIO
+from typing import TYPE_CHECKING, Any, Literal, TextIO, TypeVar
 
 import numpy as np
 
@@ -39,6 +39,7 @@ from holotype.utils.text import suggest_path
 if TYPE_CHECKING:
     import pandas as pd
 
+T = TypeVar("T")
 log = logging.getLogger(__name__)
 
 
@@ -266,26 +267,34 @@ class Discovery:
     @classmethod
     def load(cls, folder: Path) -> Discovery:
         """Read what `save` wrote."""
-        path = folder / DISCOVERY_FILE
-        if not path.is_file():
-            raise InputError(_read_error(folder))
-        try:
-            content = read_json(path)
-            version = content.pop("format")
-            if version == DISCOVERY_FORMAT:
-                file = from_dict(_DiscoveryFile, content)
-                return cls(**vars(file), images=_read_images(folder))
-        except (ValueError, KeyError, TypeError, AttributeError, OSError) as error:
-            plain = isinstance(error, SchemaError | CorruptFile)
-            reason = str(error) if plain else f"{type(error).__name__}: {error}"
-            raise InputError(
-                f"{path} or the assignments beside it cannot be read ({' '.join(reason.split())[:200]}); restore "
-                "them from a copy, or make the run again in another folder."
-            ) from error
+        return _read(folder, lambda file: cls(**vars(file), images=_read_images(folder)))
+
+
+def check_discovery(folder: Path) -> None:
+    """Raise InputError where a folder holds no discovery that this version reads. The table of images is not read."""
+    _read(folder, lambda file: None)
+
+
+def _read(folder: Path, make: Callable[[_DiscoveryFile], T]) -> T:
+    path = folder / DISCOVERY_FILE
+    if not path.is_file():
+        raise InputError(_read_error(folder))
+    try:
+        content = read_json(path)
+        version = content.pop("format")
+        if version == DISCOVERY_FORMAT:
+            return make(from_dict(_DiscoveryFile, content))
+    except (ValueError, KeyError, TypeError, AttributeError, OSError) as error:
+        plain = isinstance(error, SchemaError | CorruptFile)
+        reason = str(error) if plain else f"{type(error).__name__}: {error}"
         raise InputError(
-            f"{path} was written by another version (format {version}, not {DISCOVERY_FORMAT}); make the run "
-            "again in another folder."
-        )
+            f"{path} or the assignments beside it cannot be read ({' '.join(reason.split())[:200]}); restore "
+            "them from a copy, or make the run again in another folder."
+        ) from error
+    raise InputError(
+        f"{path} was written by another version (format {version}, not {DISCOVERY_FORMAT}); make the run "
+        "again in another folder."
+    )
 
 
 @dataclass(frozen=True)

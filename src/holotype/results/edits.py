@@ -36,6 +36,8 @@ EDIT_COLUMNS = ("run_id", "time", "action", "image", "category", "value")
 LOG_HEADER = (*EDIT_COLUMNS, "digest", "format")
 SURPLUS = "more cells than columns"
 ACTIONS = ("rename", "merge", "move", "reject", "confirm")
+UNDO = "undo"
+"""A line of the log that takes back what was said of its image, or of its category, at the time that is its value."""
 BLANK_ENDS = re.compile(r"\A[\s\ufeff]+|[\s\ufeff]+\Z")
 """Not str.strip, since the report must strip the same signs, and JavaScript has its own idea of a space."""
 
@@ -50,13 +52,13 @@ class Edit:
     time: str
     """When it was made, ISO 8601."""
     action: str
-    """rename, merge, move, reject or confirm."""
+    """rename, merge, move, reject, confirm or undo."""
     image: str = ""
     """Path of the image, as in the assignments."""
     category: str = ""
     """Id of the category that is renamed, merged away or rejected, or in which the image was seen."""
     value: str = ""
-    """The new name, the id of the target, or the label."""
+    """The new name, the id of the target, the label, or the time of what is taken back."""
     digest: str = ""
     """Of the content of the image; "" where it is not known, and `image` counts."""
 
@@ -114,7 +116,7 @@ def _edit(row: dict[str, str | None], path: Path, line: int) -> Edit:
             "export the edits from a report that this version has built."
         )
     edit = Edit(*(unescape_formula(row.get(name) or "") for name in (*EDIT_COLUMNS, "digest")))
-    if edit.action not in ACTIONS:
+    if edit.action not in (*ACTIONS, UNDO):
         raise InputError(
             f"{path}, line {line}: there is no action {edit.action!r}; the actions are {', '.join(ACTIONS)}."
         )
@@ -133,6 +135,16 @@ def edits_csv(edits: Iterable[Edit]) -> str:
 
 def _lines(edits: Iterable[Edit]) -> str:
     return csv_text([*map(escape_formula, astuple(edit)), str(LOG_FORMAT)] for edit in edits)
+
+
+def in_effect(edits: Sequence[Edit]) -> list[Edit]:
+    """Return the edits that count: without those that were taken back, and without the lines that say so."""
+
+    def place(edit: Edit, time: str) -> tuple[str, str, str]:
+        return edit.run_id, time, edit.digest or edit.image or edit.category
+
+    undone = {place(edit, edit.value) for edit in edits if edit.action == UNDO}
+    return [edit for edit in edits if edit.action != UNDO and place(edit, edit.time) not in undone]
 
 
 # -- the log of a run folder ------------------------------------------------------------------------------

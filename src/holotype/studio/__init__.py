@@ -1,0 +1,1 @@
+"""The studio: the report of a run, served on this machine, that saves at once and starts rounds."""

@@ -1,0 +1,298 @@
+"""The studio's server: routes, events, and the watcher of the run folder. All of it stands behind guard.py.
+
+Routes. Bodies and answers are JSON; a refusal is {"words": sentence} with status 409, and 404 where there is no such
+image. Images are named by their row in the table of a run: no path ever comes from the browser.
+
+    GET  /                    the page (guard.py: without a cookie, the door)
+    GET  /data.js             window.HOLOTYPE = what the page knows; its key `studio` is `Studio.state()`
+    GET  /api/state           the same state: run_id, round, revision, edits, read_only, problem, job, jobs, difference
+    POST /api/edits           {"edits": [{id, run, time, action, row, digest, category, value}]}
+                              -> {"saved": [ids], "refused": {id: words}, "revision"}; saved = synced, sent twice = once
+    POST /api/job             {"start": name} or {"stop": true} -> {"job"}; names are those of jobs.JOBS
+    GET  /api/alike/ROW?run=  {"rows": [...]}: the most similar images, best first
+    GET  /thumb/ROW?run=      a small JPEG
+    GET  /image/ROW?run=      a large JPEG
+    GET  /events?after=N      server-sent events; `id` is the revision, so that a reconnect misses no edit
+
+Events, each {"type": ...}; live.js dispatches them in one place (SERVER_EVENTS).
+
+    edits     revision, from, edits: lines of the log from number `from` on; 0 = these are all
+    job       job: `jobs.JobState`, or null; jobs: what can be started
+    round     run_id, round, words: the folder holds another round than before; the page loads itself anew to show it
+    problem   words: why the folder cannot be used just now, "" = it can
+    learned   (the next slice) run_id, words, rows, categories: images that were placed anew without a round
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import logging
+import shutil
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response, StreamingResponse
+from starlette.routing import Route
+
+from holotype.data.decode import ImageProblem
+from holotype.errors import InputError
+from holotype.studio.jobs import JobRunner, Site
+from holotype.studio.live import LiveRun, MissingImage, nearest_rows
+
+POLL_SECONDS = 0.4
+PING_SECONDS = 15.0
+MAX_STREAMS = 24
+MAX_WAITING = 1_000
+"""Events that a window may be behind before it is cut off; it reconnects by itself."""
+LEAST_FREE = 16 << 20
+"""Bytes on the disk below which the page warns."""
+KEEP = {"Cache-Control": "private, max-age=86400, immutable"}
+
+log = logging.getLogger(__name__)
+
+
+class Studio:
+    """The run, its jobs, and the windows that look at it."""
+
+    def __init__(self, run: LiveRun, site: Site) -> None:
+        self.run, self.jobs = run, JobRunner(site)
+        self.ready = asyncio.Event()
+        """The page was built, or it was said why it cannot be."""
+        self._windows: set[asyncio.Queue[dict[str, Any]]] = set()
+        self._told: dict[str, Any] = {}
+        """The last event of each type."""
+
+    def app(self) -> Starlette:
+        routes = [
+            Route("/", self.get_page),
+            Route("/data.js", self.get_data),
+            Route("/api/state", self.get_state),
+            Route("/api/edits", self.post_edits, methods=["POST"]),
+            Route("/api/job", self.post_job, methods=["POST"]),
+            Route("/api/alike/{row:int}", self.get_alike),
+            Route("/thumb/{row:int}", self.get_thumb),
+            Route("/image/{row:int}", self.get_image),
+            Route("/events", self.get_events),
+        ]
+        handlers = {InputError: _refuse, MissingImage: _missing, ImageProblem: _missing}
+        return Starlette(routes=routes, exception_handlers=handlers, lifespan=self.lifespan)
+
+    @contextlib.asynccontextmanager
+    async def lifespan(self, app: Starlette) -> AsyncIterator[None]:
+        watching = asyncio.create_task(self.watch())
+        yield
+        watching.cancel()
+        await self.jobs.close()
+        self.run.pages.cleanup()
+
+    def close_windows(self) -> None:
+        """End the streams of events: a server that closes waits for them."""
+        for window in self._windows:
+            window.put_nowait({})
+
+    # -- what changes -----------------------------------------------------------------------------------
+
+    def tell(self, kind: str, **facts: Any) -> None:
+        """Send an event to every window, where it says something new."""
+        event = {"type": kind, **facts}
+        if self._told.get(kind) == event:
+            return
+        self._told[kind] = event
+        for window in list(self._windows):
+            if window.qsize() >= MAX_WAITING:
+                self._windows.discard(window)
+                window.put_nowait({})
+            else:
+                window.put_nowait(event)
+
+    def tell_edits(self, start: int) -> None:
+        self.tell("edits", **{"revision": len(self.run.log), "from": start, "edits": self.run.told(start)})
+
+    def tell_job(self) -> None:
+        self.tell("job", job=self.jobs.look(), jobs=self.jobs.available())
+
+    async def watch(self) -> None:
+        """Look at the folder for as long as the studio is open. Whatever is wrong is said, and the work goes on."""
+        while True:
+            try:
+                await self.look()
+                self.say_problem("")
+            except asyncio.CancelledError:
+                raise
+            except InputError as error:
+                self.say_problem(str(error))
+            except OSError as error:
+                self.say_problem(f"{error.filename or self.run.folder} cannot be used: {error.strerror}.")
+            except Exception as error:
+                log.exception("The studio goes on after a bug in it.")
+                self.say_problem(
+                    f"Something is wrong in the studio itself ({error!r}); the terminal says more."
+                )
+            self.ready.set()
+            await asyncio.sleep(POLL_SECONDS)
+
+    async def look(self) -> None:
+        """See what has changed in the folder, and tell the windows."""
+        folder = self.run.folder
+        if not folder.is_dir():
+            raise InputError(f"The run folder {folder} is gone; bring it back, and the studio goes on.")
+        self.tell_job()
+        if self.run.is_stale():
+            before = self.run.page
+            facts = await self.run.build()
+            self.run.refresh_log()
+            self.ready.set()
+            if before is not None:
+                self.tell("round", run_id=facts.run_id, round=facts.round, words=facts.difference)
+        elif (start := self.run.refresh_log()) is not None:
+            self.tell_edits(start)
+        free = shutil.disk_usage(folder).free
+        if free < LEAST_FREE and not self.run.read_only:
+            raise InputError(f"The disk of {folder} is full ({free >> 20} MB are free); make some room.")
+
+    def say_problem(self, words: str) -> None:
+        if words != self.run.problem:
+            self.run.problem = words
+            log.warning(words or f"{self.run.folder} can be used again.")
+        self.tell("problem", words=words)
+
+    def state(self) -> dict[str, Any]:
+        """Return all that the page cannot know from its data."""
+        facts = self.run.page
+        return {
+            "run_id": facts.run_id if facts else "",
+            "round": facts.round if facts else 0,
+            "difference": facts.difference if facts else "",
+            "revision": len(self.run.log),
+            "edits": self.run.told(),
+            "read_only": self.run.read_only,
+            "problem": self.run.problem,
+            "job": self.jobs.look(),
+            "jobs": self.jobs.available(),
+        }
+
+    # -- routes -----------------------------------------------------------------------------------------
+
+    async def _page_ready(self) -> None:
+        await self.ready.wait()
+        if self.run.page is None:
+            raise InputError(self.run.problem)
+
+    async def get_page(self, request: Request) -> Response:
+        await self._page_ready()
+        assert self.run.page is not None
+        policy = f"{self.run.page.policy}; frame-ancestors 'none'"
+        text = await asyncio.to_thread(self.run.file("page.html").read_bytes)
+        return Response(text, media_type="text/html", headers={"Content-Security-Policy": policy})
+
+    async def get_data(self, request: Request) -> Response:
+        await self._page_ready()
+        self.run.refresh_log()
+        text = json.dumps(self.state()).replace("<", "\\u003c")
+        data = await asyncio.to_thread(self.run.file("data.js").read_bytes)
+        more = f"window.HOLOTYPE.studio = {text};\n".encode()
+        return Response(data + more, media_type="text/javascript")
+
+    async def get_state(self, request: Request) -> Response:
+        return JSONResponse(self.state())
+
+    async def post_edits(self, request: Request) -> Response:
+        await self._page_ready()
+        answer = await self.run.save((await _body(request)).get("edits"))
+        if (start := self.run.refresh_log()) is not None:
+            self.tell_edits(start)
+        return JSONResponse(answer | {"revision": len(self.run.log)})
+
+    async def post_job(self, request: Request) -> Response:
+        wish = await _body(request)
+        if self.run.read_only:
+            raise InputError(self.run.read_only)
+        if wish.get("stop"):
+            self.jobs.stop()
+        else:
+            self.jobs.start(str(wish.get("start")))
+        self.tell_job()
+        return JSONResponse({"job": self.jobs.look()})
+
+    async def get_alike(self, request: Request) -> Response:
+        facts = self.run.page
+        row = request.path_params["row"]
+        if facts is None or request.query_params.get("run") != facts.run_id or row >= len(facts.paths):
+            raise MissingImage
+        file = facts.features
+        rows = await asyncio.to_thread(nearest_rows, Path(file), row) if file else []
+        return JSONResponse({"rows": rows})
+
+    async def get_thumb(self, request: Request) -> Response:
+        return await self._picture(request, small=True)
+
+    async def get_image(self, request: Request) -> Response:
+        return await self._picture(request, small=False)
+
+    async def _picture(self, request: Request, *, small: bool) -> Response:
+        run, row = request.query_params.get("run", ""), request.path_params["row"]
+        content = await self.run.picture(run, row, small=small)
+        return Response(content, media_type="image/jpeg", headers=KEEP)
+
+    async def get_events(self, request: Request) -> Response:
+        if len(self._windows) >= MAX_STREAMS:
+            return JSONResponse({"words": "Too many windows are open; close some."}, status_code=503)
+        seen = request.headers.get("last-event-id") or request.query_params.get("after", "")
+        start = int(seen[:12]) if seen.isdecimal() else 0
+        return StreamingResponse(self.stream(start), media_type="text/event-stream")
+
+    async def stream(self, start: int) -> AsyncIterator[str]:
+        """Yield what a window has missed, then what happens. start: the revision that it has seen."""
+        window: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
+        self._windows.add(window)
+        try:
+            if start != (revision := len(self.run.log)):
+                start = start if start < revision else 0
+                missed = {"revision": revision, "from": start, "edits": self.run.told(start)}
+                yield self._line({"type": "edits", **missed})
+            for kind in ("job", "problem"):
+                if kind in self._told:
+                    yield self._line(self._told[kind])
+            if facts := self.run.page:
+                told = {"run_id": facts.run_id, "round": facts.round, "words": facts.difference}
+                yield self._line({"type": "round", **told})
+            while True:
+                try:
+                    async with asyncio.timeout(PING_SECONDS):
+                        event = await window.get()
+                except TimeoutError:
+                    yield ": still here\n\n"
+                    continue
+                if not event:
+                    return
+                yield self._line(event)
+        finally:
+            self._windows.discard(window)
+
+    @staticmethod
+    def _line(event: dict[str, Any]) -> str:
+        id = f"id: {event['revision']}\n" if event["type"] == "edits" else ""
+        return f"{id}data: {json.dumps(event)}\n\n"
+
+
+async def _body(request: Request) -> dict[str, Any]:
+    try:
+        found = await request.json()
+    except ValueError:
+        found = None
+    if not isinstance(found, dict):
+        raise InputError("The request holds no group of keys.")
+    return found
+
+
+async def _refuse(request: Request, error: Exception) -> Response:
+    return JSONResponse({"words": str(error)}, status_code=409)
+
+
+async def _missing(request: Request, error: Exception) -> Response:
+    return JSONResponse({"words": "There is no such image."}, status_code=404)

@@ -1,0 +1,308 @@
+"""Jobs of the studio: a fixed list of commands on the run that was named at the start, each a child process.
+
+The server never trains: a child that runs out of memory leaves it alive, and the run can be continued. One job runs at
+a time. How far it is stands in the run folder (heartbeat.json, metrics.jsonl); what it says goes to studio/job.log.
+What it writes lies in fixed places of the folder `studio` in the run folder.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import signal
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from holotype.errors import InputError
+from holotype.runs.status import ROUNDS_NAME, status_of
+from holotype.studio.live import PYTHON
+
+STUDIO = "studio"
+"""The folder in the run folder."""
+LOG = "job.log"
+SETTINGS = ("k", "method", "steps", "sample", "long_tail", "bursts", "seed", "seeds", "device")
+"""Of config.yaml, that a next round has again; the backbone is that of the folder anyway."""
+MAX_POINTS = 200
+MAX_LINES = 12
+"""Of the log that the page shows."""
+PATIENCE = 60.0
+"""Seconds that a job has to save its state when the studio closes."""
+
+
+@dataclass(frozen=True)
+class Site:
+    """What jobs work on."""
+
+    run: Path
+    images: str = ""
+    """That the command line has named; "" = those of the last round."""
+    new_images: str = ""
+    """Of --assign."""
+
+    @property
+    def out(self) -> Path:
+        return self.run / STUDIO
+
+
+@dataclass(frozen=True)
+class Job:
+    """An entry of the list."""
+
+    title: str
+    commands: Callable[[Site], list[list[str]]]
+    """Words of `holotype`, one command after the other; InputError where it cannot be done."""
+    result: str = ""
+    """What it writes, from the run folder."""
+
+
+def _next_round(site: Site) -> list[list[str]]:
+    from holotype.config.parse import parse_yaml
+    from holotype.discovery.source import Source, read_source
+
+    if not (site.run / ROUNDS_NAME).is_dir():
+        raise InputError("Only a run of holotype discover has rounds.")
+    known = read_source(site.run)
+    if site.images and (known is None or known.images != Source.of(site.images).images):
+        known = Source.of(site.images)
+    if known is None:
+        raise InputError(
+            "This run does not say where its images are; start the studio with their folder: holotype studio PHOTOS."
+        )
+    file = site.run / "config.yaml"
+    try:
+        asked = dict(parse_yaml(file.read_text(encoding="utf-8")))
+    except (OSError, ValueError, TypeError) as error:
+        raise InputError(f"{file} cannot be read ({error}); start the next round in a terminal.") from error
+    settings = {name: str(asked[name]) for name in SETTINGS if asked.get(name) is not None}
+    if ":" in settings.get("method", ""):  # the file may be a stranger's
+        raise InputError("This run has a method of your own; start its next round in a terminal.")
+    words = [f"--{name.replace('_', '-')}={value}" for name, value in settings.items()]
+    return [["discover", *known.arguments(), "--out", str(site.run), *words, "--no-progress"]]
+
+
+def _corrected(site: Site, *words: str) -> list[list[str]]:
+    """A command on the run with the edits of the log applied."""
+    return [["report", str(site.run), "--no-progress"], list(words)]
+
+
+def _write(site: Site) -> list[list[str]]:
+    out = str(site.out / "folders")
+    return _corrected(site, "write", str(site.run), "--folders", out, "--overwrite", "--no-progress")
+
+
+def _export(site: Site) -> list[list[str]]:
+    return _corrected(site, "export", str(site.run), str(site.out / "model.onnx"), "--overwrite")
+
+
+def _assign(site: Site) -> list[list[str]]:
+    if not site.new_images:
+        raise InputError("Name the folder when you start the studio: holotype studio RUN --assign NEW.")
+    words = ("--out", str(site.out / "assigned.csv"), "--overwrite", "--no-progress")
+    return _corrected(site, "assign", str(site.run), site.new_images, *words)
+
+
+def _take_back(site: Site) -> list[list[str]]:
+    from holotype.studio.take_back import round_before
+
+    round_before(site.run)
+    return [["-take-back", str(site.run)]]
+
+
+JOBS = {
+    "discover": Job("Next round", _next_round),
+    # "learn": Job("Learn at once", _learn),   the classifier on frozen features, fitted again (studio/learn.py)
+    "write": Job("Write folders", _write, f"{STUDIO}/folders"),
+    "export": Job("Export the model", _export, f"{STUDIO}/model.onnx"),
+    "assign": Job("Place new images", _assign, f"{STUDIO}/assigned.csv"),
+    "take-back": Job("Take back the last round", _take_back),
+}
+"""All that a page can start, by name. A command whose first word begins with - is a module of this package."""
+
+
+def argv(words: list[str]) -> list[str]:
+    """Return the command line of a child."""
+    if words[0].startswith("-"):
+        return [*PYTHON, f"holotype.studio.{words[0][1:].replace('-', '_')}", *words[1:]]
+    return [*PYTHON, "holotype", *words]
+
+
+@dataclass
+class JobState:
+    """How the last job stands, as the page takes it. What is not known is empty, or None."""
+
+    name: str
+    title: str
+    state: str
+    """running, stopping, done, stopped or failed."""
+    started: str
+    own: bool = True
+    """Started here; else it can only be watched."""
+    phase: str = ""
+    step: int | None = None
+    steps: int | None = None
+    seconds_left: float | None = None
+    loss: float | None = None
+    curve: list[tuple[int, float]] = field(default_factory=list)
+    """Steps and losses of the training that is on its way."""
+    lines: list[str] = field(default_factory=list)
+    """The last ones that it has said."""
+    result: str = ""
+
+    @property
+    def runs(self) -> bool:
+        return self.state in ("running", "stopping")
+
+
+class JobRunner:
+    """Starts, stops and watches."""
+
+    def __init__(self, site: Site) -> None:
+        self.site = site
+        self.state: JobState | None = None
+        self._child: asyncio.subprocess.Process | None = None
+        self._task: asyncio.Task[None] | None = None
+
+    def available(self) -> list[dict[str, str]]:
+        """Return all jobs by name and title, with the reason why one cannot be started now."""
+        return [
+            {"name": name, "title": job.title, "why_not": self._why_not(job)} for name, job in JOBS.items()
+        ]
+
+    def _why_not(self, job: Job) -> str:
+        try:
+            job.commands(self.site)
+        except InputError as error:
+            return str(error)
+        return ""
+
+    def start(self, name: str) -> None:
+        """Start a job; InputError where there is no such one, another one runs, or it cannot be done."""
+        if name not in JOBS:
+            raise InputError("There is no such job.")
+        if self.state is not None and self.state.runs:
+            raise InputError(f"{self.state.title} is running; wait for it, or stop it.")
+        job = JOBS[name]
+        commands = [argv(words) for words in job.commands(self.site)]
+        self.site.out.mkdir(parents=True, exist_ok=True)
+        (self.site.out / LOG).unlink(missing_ok=True)
+        self.state = JobState(name, job.title, "running", datetime.now(UTC).isoformat(timespec="seconds"))
+        self._task = asyncio.create_task(self._run(job, commands, self.state))
+
+    async def _run(self, job: Job, commands: list[list[str]], state: JobState) -> None:
+        code, whole = 0, False
+        try:
+            for words in commands:
+                with (self.site.out / LOG).open("ab") as log:
+                    self._child = await asyncio.create_subprocess_exec(
+                        *words,
+                        stdin=asyncio.subprocess.DEVNULL,
+                        stdout=log,
+                        stderr=log,
+                        start_new_session=True,
+                    )
+                if state.state == "stopping":
+                    self._signal()
+                code = await self._child.wait()
+                if code or state.state == "stopping":
+                    break
+            else:
+                whole = True
+        except OSError as error:
+            code, state.lines = 1, [f"It could not be started ({error.strerror or error})."]
+        self._child = None
+        self._look_at_folder(state)
+        state.phase, state.step, state.steps, state.seconds_left = "", None, None, None
+        stopped = code == 128 + signal.SIGINT or state.state == "stopping"
+        if code and not stopped:
+            state.lines = [*state.lines, *_ending(code)]
+        state.result = job.result if whole else ""
+        state.state = "done" if whole else "stopped" if stopped else "failed"
+
+    def stop(self) -> None:
+        """Ask the job to stop, as Ctrl-C does: it saves its state, and the next start goes on from there."""
+        if self.state is None or not self.state.runs or not self.state.own:
+            raise InputError("No job of this studio is running.")
+        self.state.state = "stopping"
+        self._signal()
+
+    def _signal(self) -> None:
+        with contextlib.suppress(ProcessLookupError):
+            if self._child is not None and os.name == "posix":
+                os.killpg(self._child.pid, signal.SIGINT)
+            elif self._child is not None:
+                self._child.terminate()
+
+    async def close(self) -> None:
+        """Stop what runs, and wait until it has saved its state."""
+        if self._task is not None and not self._task.done():
+            self.stop()
+            await asyncio.wait([self._task], timeout=PATIENCE)
+
+    def look(self) -> dict[str, Any] | None:
+        """Return how the job stands now; of one that others have started in the folder, as far as it says so."""
+        if self.state is None or not self.state.runs or not self.state.own:
+            self._look_for_others()
+        if self.state is not None and self.state.runs:
+            self._look_at_folder(self.state)
+        return asdict(self.state) if self.state else None
+
+    def _look_for_others(self) -> None:
+        with contextlib.suppress(InputError, OSError):
+            found = status_of(self.site.run)
+            if found.alive and (self.state is None or self.state.own):
+                told = [f"Process {found.pid} on {found.host} works in this run: {found.command}"]
+                self.state = JobState(
+                    "discover", "Next round", "running", found.last_sign, own=False, lines=told
+                )
+            elif not found.alive and self.state is not None and not self.state.own:
+                self.state = None
+
+    def _look_at_folder(self, state: JobState) -> None:
+        with contextlib.suppress(InputError, OSError):
+            found = status_of(self.site.run)
+            if found.alive:
+                state.phase, state.step, state.steps = found.phase, found.step, found.steps
+                state.seconds_left, state.loss = found.seconds_left, found.loss
+        state.curve = (
+            loss_curve(self.site.run, datetime.fromisoformat(state.started).timestamp()) or state.curve
+        )
+        if state.own:
+            with contextlib.suppress(OSError):
+                text = (self.site.out / LOG).read_bytes()[-8192:].decode(errors="replace")
+                state.lines = [line for line in text.splitlines() if line.strip()][-MAX_LINES:]
+
+
+def _ending(code: int) -> list[str]:
+    """What a code says that the child itself could not."""
+    if code == -signal.SIGKILL or code == 128 + signal.SIGKILL:
+        return [
+            "The job was killed, often because memory ran out; start it again to go on from what was saved."
+        ]
+    return (
+        [f"The job died (signal {-code}); start it again to go on from what was saved."] if code < 0 else []
+    )
+
+
+def loss_curve(run: Path, since: float) -> list[tuple[int, float]]:
+    """Return steps and losses of the training that was written to last, after a moment; nothing where there is none."""
+    files = [*run.glob("rounds/*/metrics.jsonl"), *run.glob("rounds/*/trainings/*/metrics.jsonl")]
+    with contextlib.suppress(OSError):
+        newest = max(files, key=lambda file: file.stat().st_mtime, default=None)
+        if newest is not None and newest.stat().st_mtime >= since - 1:
+            return _points(newest.read_text(encoding="utf-8", errors="replace"))
+    return []
+
+
+def _points(text: str) -> list[tuple[int, float]]:
+    points = []
+    for line in text.splitlines():
+        with contextlib.suppress(ValueError, KeyError, TypeError):  # half a line
+            entry = json.loads(line)
+            if entry["kind"] == "epoch":
+                points.append((int(entry["counter"]), float(entry["loss"])))
+    return points[:: -(-len(points) // MAX_POINTS) or 1]

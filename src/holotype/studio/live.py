@@ -1,0 +1,250 @@
+"""Live state of a run: its log of edits, the page that is served, and what a watcher sees change in the folder.
+
+The run folder is the truth. Nothing here is kept that is not there as well, but for the page, which a child process
+builds into a temporary folder (page.py).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import re
+import sys
+from collections import OrderedDict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from PIL import Image
+
+from holotype.data.boxes import split_box
+from holotype.data.decode import DECODE_BUDGET, encode_png, open_image
+from holotype.errors import InputError
+from holotype.results.edits import (
+    ACTIONS,
+    EDIT_LOG,
+    UNDO,
+    Edit,
+    append_edits,
+    read_log,
+    run_ids,
+)
+from holotype.studio.page import FILES, PageFacts, read_facts
+from holotype.utils.atomic import TemporaryFolder
+
+PYTHON = [sys.executable, "-P", "-m"]
+"""Starts a module of the package; nothing is imported from the folder that somebody happens to be in."""
+TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d{1,6})?(Z|[+-]\d\d:\d\d)")
+MAX_TEXT = 2_000
+"""Characters of a name."""
+MAX_EDITS = 2_000
+"""Edits of one request."""
+THUMB_SIDE, IMAGE_SIDE = 232, 2048
+"""Longer side of a picture in pixels; thumbnails are twice as large as they are shown on most screens."""
+MAX_CACHED = 4_000
+"""Thumbnails in memory: about 20 MB."""
+NEIGHBOURS = 12
+BLOCK = 8_192
+"""Rows of features that are compared at once."""
+
+log = logging.getLogger(__name__)
+
+
+_UNSEEN: tuple[int, int, int] | None = (0, 0, 0)
+DISCOVERY_FILE = "discovery.json"
+
+
+class MissingImage(Exception):
+    """There is no image of this row in this run."""
+
+
+def signature(file: Path) -> tuple[int, int, int] | None:
+    """Return what tells a file from a later one of the same name; None where there is none."""
+    try:
+        found = file.stat()
+    except OSError:
+        return None
+    return found.st_ino, found.st_size, found.st_mtime_ns
+
+
+class LiveRun:
+    """One run folder and the page that shows it."""
+
+    def __init__(self, folder: Path, read_only: str = "") -> None:
+        """read_only: why nothing may be written, in a sentence; "" = all may."""
+        self.folder, self.read_only = folder, read_only
+        self.log: list[Edit] = []
+        """All lines of the log; their number is the revision."""
+        self.problem = ""
+        """Why the folder cannot be read or written just now."""
+        self.page: PageFacts | None = None
+        self.pages = TemporaryFolder()
+        self._places: dict[str, tuple[Path, PageFacts]] = {}
+        """By run id: the folder of a page, and what is known of it. A window may still show the round before."""
+        self._rows: dict[str, int] = {}
+        """First row of each digest; of images without one, the row of each path."""
+        self._signature = self._built = _UNSEEN
+        self._shown: list[str] = []
+        """The run that the folder showed when it was looked at last."""
+        self._writing = asyncio.Lock()
+        self._decoding = asyncio.Semaphore(2)
+        self._pictures: OrderedDict[tuple[str, int], bytes] = OrderedDict()
+
+    # -- the page ---------------------------------------------------------------------------------------
+
+    async def build(self) -> PageFacts:
+        """Build the page of what the folder holds now. Raises InputError with the sentence of the child."""
+        out = self.pages.path / str(len(self._places) + 1)
+        child = await asyncio.create_subprocess_exec(
+            *PYTHON, "holotype.studio.page", str(self.folder), str(out),
+            stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.DEVNULL, stderr=asyncio.subprocess.PIPE,
+        )  # fmt: skip
+        said = (await child.communicate())[1].decode(errors="replace").strip()
+        if child.returncode:
+            raise InputError(said.splitlines()[-1] if said else "The page of the run could not be built.")
+        self.page = facts = read_facts(out)
+        self._places[facts.run_id] = (out, facts)
+        for run in list(self._places)[:-2]:
+            for name in FILES:
+                (self._places[run][0] / name).unlink(missing_ok=True)
+            del self._places[run]
+        keys = [digest or path for digest, path in zip(facts.digests, facts.paths, strict=True)]
+        self._rows = {key: row for row, key in reversed(list(enumerate(keys)))}
+        return facts
+
+    def file(self, name: str) -> Path:
+        """Return a file of the page that is served now."""
+        assert self.page is not None
+        return self._places[self.page.run_id][0] / name
+
+    def is_stale(self) -> bool:
+        """Does the folder hold another round than the page shows?"""
+        now = signature(self.folder / DISCOVERY_FILE)
+        if now == self._built and self.page is not None:
+            return False
+        self._built, before, self._shown = now, self._shown, run_ids(self.folder)[:1]
+        return self.page is None or before != self._shown or not self.page.round
+
+    # -- edits ------------------------------------------------------------------------------------------
+
+    def refresh_log(self) -> int | None:
+        """Read the log where somebody has changed it; return the first line that is new, None = none."""
+        now = signature(self.folder / EDIT_LOG)
+        if now == self._signature:
+            return None
+        found, before = read_log(self.folder), self.log
+        self.log, self._signature = found, now
+        same = len(before) <= len(found) and found[: len(before)] == before
+        return None if same and len(found) == len(before) else len(before) if same else 0
+
+    async def save(self, items: Any) -> dict[str, Any]:
+        """Append what the page has sent and sync it; return which ids are in the log, and why others are not."""
+        if self.read_only:
+            raise InputError(self.read_only)
+        if not isinstance(items, list) or len(items) > MAX_EDITS:
+            raise InputError(f"Edits come as a list of at most {MAX_EDITS:,}.")
+        edits, refused = dict[str, Edit](), dict[str, str]()
+        for item in items:
+            name = str(item.get("id", ""))[:64] if isinstance(item, dict) else ""
+            try:
+                edits[name] = self._edit(item)
+            except (InputError, KeyError, TypeError, AttributeError) as error:
+                refused[name] = str(error) if isinstance(error, InputError) else "It is not an edit."
+        async with self._writing:
+            if edits:
+                await asyncio.to_thread(append_edits, self.folder, list(edits.values()))
+        return {"saved": list(edits), "refused": refused}
+
+    def _edit(self, item: dict[str, Any]) -> Edit:
+        """Return the edit that a page means. It names an image by digest or by row, and never by a path."""
+        if self.page is None:
+            raise InputError("The page is not ready yet.")
+        run, time, action = str(item["run"]), str(item["time"]), str(item["action"])
+        category, value, digest = (str(item.get(key) or "") for key in ("category", "value", "digest"))
+        row = item.get("row")
+        if run not in self.page.runs:
+            raise InputError(f"It belongs to run {run[:40]!r}, which is not in this folder.")
+        if (
+            action not in (*ACTIONS, UNDO)
+            or not TIME.fullmatch(time)
+            or len(category) + len(value) > MAX_TEXT
+        ):
+            raise InputError("It is not an edit.")
+        if digest and digest not in self._rows and run == self.page.run_id:
+            raise InputError("There is no such image in this run.")
+        if not digest and row is not None:
+            facts = self._places[run][1] if run in self._places else None
+            if facts is None or not isinstance(row, int) or not 0 <= row < len(facts.paths):
+                raise InputError("There is no such image in this run.")
+            return Edit(run, time, action, facts.paths[row], category, value, facts.digests[row])
+        known = self._rows.get(digest, -1)
+        image = self.page.paths[known] if known >= 0 else ""
+        return Edit(run, time, action, image, category, value, digest)
+
+    def told(self, start: int = 0) -> list[dict[str, Any]]:
+        """Return the lines of the log from `start` on, as the page takes them: images by row, no paths."""
+        held = set() if self.page is None else set(self.page.held)
+        names = ("run_id", "time", "action", "category", "value", "digest")
+        return [
+            {name: getattr(edit, name) for name in names} | {"row": self._rows.get(edit.digest or edit.image)}
+            for edit in self.log[start:]
+            if edit.id not in held
+        ]
+
+    # -- pictures ---------------------------------------------------------------------------------------
+
+    async def picture(self, run: str, row: int, *, small: bool) -> bytes:
+        """Return an image as a new JPEG file, without anything that its own file says beside the pixels.
+
+        Raises MissingImage where there is no such image, and ImageProblem where it cannot be read."""
+        facts = self._places[run][1] if run in self._places else None
+        if facts is None or not 0 <= row < len(facts.files):
+            raise MissingImage
+        if small and (run, row) in self._pictures:
+            self._pictures.move_to_end((run, row))
+            return self._pictures[run, row]
+        file = facts.files[row] if small else split_box(facts.files[row])[0]
+        async with self._decoding:
+            content = await asyncio.to_thread(encode_picture, file, THUMB_SIDE if small else IMAGE_SIDE)
+        if small:
+            self._pictures[run, row] = content
+            while len(self._pictures) > MAX_CACHED:
+                self._pictures.popitem(last=False)
+        return content
+
+
+def encode_picture(file: str, side: int) -> bytes:
+    """Decode an image, shrink its longer side to `side`, and return it as a JPEG file of the pixels alone."""
+    with open_image(file, about=side) as image, DECODE_BUDGET.taken(image.nbytes), image.loaded():
+        width, height = image.size
+        scale = min(1.0, side / max(width, height))
+        size = (max(1, round(width * scale)), max(1, round(height * scale)))
+        pixels = image.resized(size, Image.Resampling.LANCZOS, gap=2.0).copy()
+        pixels.info = {}
+        return encode_png(pixels, "JPEG", quality=85)
+
+
+def nearest_rows(file: Path, row: int, n: int = NEIGHBOURS) -> list[int]:
+    """Return the rows of the images whose features have the largest cosine with those of one, best first.
+
+    The file is read block by block: mapped, it would count as memory of the server."""
+    with file.open("rb") as stream:
+        np.lib.format.read_magic(stream)
+        (count, width), _, kind = np.lib.format.read_array_header_1_0(stream)
+        start, likeness = stream.tell(), np.full(count, -np.inf, np.float32)
+
+        def read(first: int, rows: int) -> np.ndarray:
+            stream.seek(start + first * width * kind.itemsize)
+            rows = min(rows, count - first)  # a checksum follows the last one
+            block = np.frombuffer(stream.read(rows * width * kind.itemsize), kind).reshape(rows, width)
+            block = block.astype(np.float32)
+            unit: np.ndarray = block / np.maximum(np.linalg.norm(block, axis=1, keepdims=True), 1e-12)
+            return unit
+
+        own = read(row, 1)[0]
+        for first in range(0, count, BLOCK):
+            likeness[first : first + BLOCK] = read(first, BLOCK) @ own
+    likeness[row] = -np.inf
+    likeness[~np.isfinite(likeness)] = -np.inf
+    best = np.argsort(-likeness)[:n]
+    return [int(one) for one in best if np.isfinite(likeness[one])]

@@ -1,0 +1,188 @@
+"""The page of a run, built in a process of its own: `python -m holotype.studio.page RUN OUT`.
+
+The server holds neither the table of a large run nor the libraries that read it; it starts at once and stays small. OUT
+gets three files: page.html, data.js (what the page knows, as report/page_data.py writes it, with every image, in the
+order of the table) and facts.json (`PageFacts`: what the server needs of it).
+
+The page has the last round as it ended. The edits of that round come from the log, and are applied by the page, so that
+each of them can be taken back. A run of `holotype train` has no rounds: what was applied to it stays applied.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections import Counter
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from holotype.errors import InputError
+from holotype.utils.atomic import write_text
+from holotype.utils.text import plural
+
+if TYPE_CHECKING:
+    from holotype.results.discovery import Discovery
+    from holotype.results.hierarchy import Tree
+
+HERE = Path(__file__).parent
+SCRIPTS = ("grid.js", "live.js", "rounds.js")
+"""Between those of the report and report.js, which starts the page."""
+POLICY = (
+    "default-src 'none'; img-src 'self' data: blob:; script-src 'self' '{script}'; style-src '{style}'; "
+    "connect-src 'self'; base-uri 'none'; form-action 'none'"
+)
+FOOTER = "This page talks to the studio on this computer alone; your edits are in the run folder once they are saved."
+FILES = ("page.html", "data.js", "facts.json")
+MAX_MOVED = 2_000
+"""Images of a difference that the page lists; all are counted."""
+
+
+@dataclass(frozen=True)
+class PageFacts:
+    """What the server knows of the page that it serves."""
+
+    run_id: str
+    runs: list[str]
+    """Ids of this run and of its earlier rounds."""
+    round: int
+    policy: str
+    """Content security policy of the page."""
+    features: str
+    """File of the features, "" where there are none."""
+    paths: list[str]
+    """(N,) of the images, as in the assignments."""
+    files: list[str]
+    """(N,) where to read them."""
+    digests: list[str]
+    """(N,) of their contents, "" where that is not known."""
+    difference: str = ""
+    """What the last round has changed, in words; "" where it is the first."""
+    held: list[str] = field(default_factory=list)
+    """Ids of the edits that the data of the page hold already."""
+
+
+def read_facts(folder: Path) -> PageFacts:
+    return PageFacts(**json.loads((folder / "facts.json").read_bytes()))
+
+
+def build_page(run: Path, out: Path) -> PageFacts:
+    """Write the files of the page of a run folder into `out`. Raises InputError where there is no run that it reads."""
+    import numpy as np
+
+    from holotype.report import build
+    from holotype.report.page_data import ShownImages, locate_image, page_data
+    from holotype.report.redact import build_redactor, redact_names_in_data
+    from holotype.results.discovery import FEATURES, read_features
+    from holotype.results.ensemble import stability_summary
+
+    found, before, own = read_rounds(run)
+    paths = [str(path) for path in found.images["path"]]
+    files = [locate_image(path, found.facts.root) for path in paths]
+    shown = ShownImages(np.arange(len(paths)), paths, files)
+    features = read_features(own, len(paths))
+    data = page_data(found, shown, run, [], features)
+    data["images"]["alike"] = {"each": 0, "list": [], "why": ""}
+    data["earlier_log"] = []
+    data["stability"] = stability_summary(found)
+    data["around"] = build.page_around(found, read_own_tree(run, found))
+    data["difference"] = difference(before, found) if before else None
+    data = redact_names_in_data(data, build_redactor(paths, found.facts.root, run))
+    *scripts, last = build.SCRIPT_FILES
+    page, policy = build.render_page(
+        found,
+        run,
+        scripts=[*scripts, *(HERE / name for name in SCRIPTS), last],
+        styles=[build.HERE / "report.css", build.HERE / "print.css", HERE / "studio.css"],
+        policy=POLICY,
+        footer=FOOTER,
+        data_address="/data.js",
+    )
+    edits = found.facts.edits
+    facts = PageFacts(
+        found.run_id,
+        [found.run_id, *found.facts.earlier_runs],
+        found.facts.round,
+        policy,
+        str(own / FEATURES) if features is not None else "",
+        paths,
+        files,
+        found.digests,
+        data["difference"]["words"] if before else "",
+        [*edits.applied, *edits.refused],
+    )
+    for name, text in zip(FILES, (page, build.data_script(data), json.dumps(asdict(facts))), strict=True):
+        write_text(out / name, text)
+    return facts
+
+
+def read_rounds(run: Path) -> tuple[Discovery, Discovery | None, Path]:
+    """Return the last round without the edits of its own, the one before with them, and the folder of the last."""
+    from holotype.discovery.collection import read_collection, with_current_paths
+    from holotype.discovery.rounds import finished_rounds, replay_edits, round_folder
+    from holotype.results.describe import renamed_categories
+    from holotype.results.discovery import Discovery
+
+    saved, rounds = Discovery.load(run), finished_rounds(run)
+    if not rounds:
+        return saved, None, run
+    own = round_folder(run, rounds[-1])
+    history = replay_edits(run, until=rounds[-1] - 1)
+    found = renamed_categories(Discovery.load(own), history.given.names)
+    now, before = read_collection(run), history.discovery
+    if now is not None:
+        found = with_current_paths(found, now)
+        before = with_current_paths(before, now) if before else None
+    return found, before, own
+
+
+def read_own_tree(run: Path, found: Discovery) -> Tree | None:
+    """Return the tree of categories that the folder has of this very discovery; nothing is made or written."""
+    from holotype.results.hierarchy import read_tree
+
+    try:
+        tree = read_tree(run)
+    except InputError:
+        return None
+    return tree if tree is not None and tree.is_of(found) else None
+
+
+def difference(before: Discovery, after: Discovery) -> dict[str, Any]:
+    """What a round has changed: in words, and images that are elsewhere now, by row, with the names of where they were.
+
+    An image counts as moved where it was in one category and is in another; one that is new, or was rejected, does not.
+    """
+    from holotype.discovery.round_diff import category_changes, changes_text
+
+    was = dict(zip(before.keys, before.images["category_id"], strict=True))
+    names = {category.id: category.name for category in before.categories}
+    places = list(zip(after.keys, after.images["category_id"], strict=True))
+    moved = [row for row, (key, id) in enumerate(places) if id and was.get(key) and was[key] != id]
+    new = sum(key not in was for key, _ in places)
+    changes = category_changes(before, before, after)
+    became = Counter({change.category_id or change.now_id: change.became for change in changes}.values())
+    count = [
+        (len(moved), plural(len(moved), "image") + " moved"),
+        (new, plural(new, "image") + " new"),
+        (became["merged"], plural(became["merged"], "category", "categories") + " joined"),
+        (became["split"], plural(became["split"], "category", "categories") + " split"),
+        (became["gone"], plural(became["gone"], "category", "categories") + " gone"),
+        (became["new"], plural(became["new"], "category", "categories") + " new"),
+    ]
+    words = ", ".join(text for n, text in count if n) or "nothing moved"
+    shown = moved[:MAX_MOVED]
+    return {
+        "round": after.facts.round,
+        "words": words,
+        "lines": changes_text(changes, after.facts.round - 1, Path("changes.csv")),
+        "moved": shown,
+        "from": [names.get(was[places[row][0]], was[places[row][0]]) for row in shown],
+        "more": len(moved) - len(shown),
+    }
+
+
+if __name__ == "__main__":
+    try:
+        build_page(Path(sys.argv[1]), Path(sys.argv[2]))
+    except InputError as error:
+        sys.exit(" ".join(str(error).split()))
