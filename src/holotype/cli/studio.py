@@ -49,7 +49,7 @@ def command(argv: Sequence[str]) -> int:
     try:
         serve(
             Site(run, images, new),
-            port=options.port,
+            options.port,
             read_only=options.read_only,
             browser=not options.no_browser,
             say=lambda words: echo(words, flush=True),

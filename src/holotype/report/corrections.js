@@ -65,17 +65,26 @@ function applyEdits(discovery, edits) {
   return standing;
 }
 
+const indices = new WeakMap(); // images change no name: what 100,000 of them are called is looked up once
+
+function indexOf(images) {
+  if (indices.has(images)) return indices.get(images);
+  const paths = images.path.map((rest) => images.root + rest);
+  const keys = paths.map((path, i) => images.digest[i] || path);
+  const keyAt = new Map(paths.map((path, i) => [path, keys[i]]));
+  const rows = new Map(); // key -> its images: copies share one
+  keys.forEach((key, i) => rows.get(key)?.push(i) ?? rows.set(key, [i]));
+  indices.set(images, { paths, keys, keyAt, rows });
+  return indices.get(images);
+}
+
 /** Why an edit is left alone. */
 class CannotApply extends Error {}
 
 class Standing {
   constructor(discovery) {
     const { images } = discovery;
-    this.paths = images.path.map((rest) => images.root + rest);
-    this.keys = this.paths.map((path, i) => images.digest[i] || path);
-    this.keyAt = new Map(this.paths.map((path, i) => [path, this.keys[i]]));
-    this.rows = new Map(); // key -> its images: copies share one
-    this.keys.forEach((key, i) => this.rows.get(key)?.push(i) ?? this.rows.set(key, [i]));
+    Object.assign(this, indexOf(images)); // paths, keys, keyAt, rows
     this.typicality = images.typicality;
     this.category = Int32Array.from(images.category); // index in categories; -1 = in none
     this.doubtful = Uint8Array.from(images.doubtful);

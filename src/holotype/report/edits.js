@@ -29,13 +29,14 @@ function rebuild() {
 }
 
 function changed() {
-  storeEdits();
+  (studio?.store ?? storeEdits)();
   rebuild();
   listeners.forEach((listener) => listener());
 }
 
 /** Edits made together carry the same time and are undone together. Those that do not fit are told and forgotten. */
 function addEdits(list, message) {
+  if (studio?.readOnly()) return toast(studio.readOnly());
   const time = new Date().toISOString();
   const before = edits.length;
   edits.push(...list.map((edit) => ({ run_id: data.run_id, time, image: "", category: "", value: "", digest: "", ...edit })));
@@ -50,6 +51,7 @@ function addEdits(list, message) {
 }
 
 function undo() {
+  if (studio?.readOnly()) return toast(studio.readOnly());
   if (!edits.length) return toast("There is nothing to undo.");
   const time = edits[edits.length - 1].time;
   const undone = edits.filter((edit) => edit.time === time).flatMap((edit) => now.rows.get(edit.digest || edit.image) ?? []);

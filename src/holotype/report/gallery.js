@@ -14,6 +14,7 @@ const nearby = new IntersectionObserver((entries) => {
 
 /** A thumbnail. Its box is a square whose side is the CSS variable --side; cover: fill the square. */
 function thumb(i, { cover = false, lazy = true } = {}) {
+  if (studio) return studio.thumb(i, cover, lazy);
   const { cell, width, height, side, grid, folder } = data.thumbs;
   const at = cell[i];
   if (at === undefined || at < 0) return h("span", { class: "thumb missing", title: "no picture" }, "?");
@@ -127,10 +128,14 @@ class Gallery {
     event.target.closest(".tile").setAttribute("tabindex", "0");
   }
 
+  columns() {
+    return Math.max(1, getComputedStyle(this.grid).gridTemplateColumns.split(" ").length);
+  }
+
   key(event) {
     const position = this.at(event);
     if (position === null || event.target.closest(".zoomer")) return;
-    const columns = Math.max(1, getComputedStyle(this.grid).gridTemplateColumns.split(" ").length);
+    const columns = this.columns();
     const step = { ArrowRight: 1, ArrowLeft: -1, ArrowDown: columns, ArrowUp: -columns,
       Home: -position, End: this.shown - 1 - position }[event.key];
     if (step !== undefined) {
@@ -145,6 +150,9 @@ class Gallery {
     event.preventDefault();
   }
 }
+
+/** The grid of a list of images; a studio has one that holds few tiles of any number of images. */
+const galleryOf = (list, options) => (studio ? new studio.Gallery(list, options) : new Gallery(list, options));
 
 function toggle(i) {
   if (selected.has(i)) selected.delete(i);

@@ -5,6 +5,7 @@ const MOST_PRINTED_ALONE = 480; // where one category is
 
 /** A picture that is printed whatever the browser does with backgrounds: a sheet of which the frame shows one cell. */
 function printedThumb(i) {
+  if (studio) return h("span", { class: "cell" }, studio.thumb(i, false, false));
   const { cell, width, height, side, grid, folder } = data.thumbs;
   const at = cell[i];
   if (at === undefined || at < 0) return h("span", { class: "cell missing" }, "no picture");

@@ -9,6 +9,7 @@ const VIEWS = {
   settings: ["Settings", settingsView],
   find: ["", findView],
   alike: ["", alikeView],
+  ...(studio ? studio.views : {}),
 };
 const MENU = Object.keys(VIEWS).filter((key) => VIEWS[key][0]); // the others are reached from a field or an image
 
@@ -153,7 +154,7 @@ function showEdits() {
   } });
   const shortened = edits.map((edit, at) => [edit, now.problems[at]]).slice(-300).reverse();
   const element = dialogue("Edits", "edits", closer(), h("h2", {}, "Your edits"),
-    data.mailed ? h("p", { class: "lead" }, "They are kept in this browser. Export them, and send the file to whoever sent you this report.") : [
+    studio ? studio.editsLead() : data.mailed ? h("p", { class: "lead" }, "They are kept in this browser. Export them, and send the file to whoever sent you this report.") : [
       h("p", { class: "lead" }, "They are kept in this browser. Export them, then let Holotype apply names, merges and moves:"),
       h("pre", {}, "holotype report RUN --edits edits.csv"),
       h("p", { class: "lead" }, "or give them to holotype discover, which trains another round that learns from them.")],
@@ -197,7 +198,7 @@ function show() {
   document.getElementById("hover").hidden = true;
   const content = VIEWS[view][1](id);
   main.className = `view ${view}`;
-  refill(main, [earlierPanel(), content].flat(3).filter(Boolean));
+  refill(main, [studio ? null : earlierPanel(), content].flat(3).filter(Boolean));
   navigation(view);
   followFind(view, id);
   const typing = view === "find" && document.activeElement === findField();
@@ -210,10 +211,10 @@ function show() {
 function navigation(view) {
   refill(document.getElementById("nav"), MENU.map((key) =>
     h("a", { href: `#${key}`, "aria-current": key === view ? "page" : null }, VIEWS[key][0],
-      key === "doubtful" ? h("span", { class: "n" }, number(onePerBurst(doubtful()).length)) : null)));
+      key === "doubtful" ? h("span", { class: "n" }, number(onePerBurst(doubtful()).length)) : studio?.badge(key) ?? null)));
   document.querySelector("#nav [aria-current]")?.scrollIntoView({ block: "nearest", inline: "center" });
   const button = document.getElementById("edits-button");
-  button.textContent = edits.length ? plural(edits.length, "edit") : "No edits";
+  button.textContent = studio ? studio.editsLabel() : edits.length ? plural(edits.length, "edit") : "No edits";
   button.classList.toggle("some", edits.length > 0);
 }
 
@@ -238,10 +239,12 @@ function start() {
       "This page needs the folder “report” beside it, as Holotype wrote it. If it lies in a zip file, unpack that first; else copy both together, or build them again with holotype report RUN."));
     return;
   }
-  loadEdits();
+  (studio?.load ?? loadEdits)();
   rebuild();
-  storeEdits();
-  loadEarlier();
+  if (!studio) {
+    storeEdits();
+    loadEarlier();
+  }
   startFind();
   startPrint();
   listeners.push(show);
@@ -249,13 +252,14 @@ function start() {
   addEventListener("hashchange", show);
   addEventListener("keydown", onKey);
   addEventListener("storage", (event) => {
-    if (event.key !== STORE) return;
+    if (event.key !== STORE || studio) return;
     loadEdits();
     rebuild();
     show();
   });
   window.matchMedia("(prefers-color-scheme: dark)").addEventListener("change", show);
   show();
+  studio?.start();
   document.body.dataset.ready = "yes";
 }
 

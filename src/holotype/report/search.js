@@ -45,7 +45,7 @@ function findView(words) {
     h("h1", {}, `${plural(hits.length, "image")} with “${words.trim()}” in the name`),
     h("p", { class: "lead", role: "status" }, hits.length ? [whereThey(hits), "."] : "Upper and lower case do not matter; try a shorter part of the name.", sample),
     hits.length || sieveOn() ? h("div", { class: "tools" }, sieveTools()) : null,
-    hits.length ? new Gallery(hits, { title: "Images found", caption: whereAndWhat }).element : null,
+    hits.length ? galleryOf(hits, { title: "Images found", caption: whereAndWhat }).element : null,
   ];
 }
 

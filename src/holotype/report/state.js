@@ -4,6 +4,8 @@ const data = window.HOLOTYPE;
 const images = data ? data.images : null;
 const size = images ? images.path.length : 0;
 const CONTAINS = new Set(images ? images.inside : []);
+/** What the studio does otherwise than a report on disk (studio/live.js); null in such a report. */
+let studio = null;
 
 /** An element; children may be text, elements or null. Text is never read as HTML. */
 function h(tag, attributes, ...children) {
@@ -45,6 +47,7 @@ const coded = (words) => encodeURIComponent(words.toWellFormed ? words.toWellFor
 
 /** Address of the image file as seen from this page; null where it has none of its own. */
 function address(i) {
+  if (studio) return studio.address(i);
   if (CONTAINS.has(i) || images.link === null) return null; // a report that was mailed has no originals
   const rest = images.file.length ? images.file[i] : images.path[i];
   try {

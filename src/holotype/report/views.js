@@ -137,7 +137,7 @@ function categoryView(id) {
   const category = categoryAt(id);
   if (!category) return h("p", {}, "There are no categories.");
   const list = sieved(now.members[category.index].filter(FILTERS[wish.filter][1])).sort(SORTS[wish.sort][1]);
-  const gallery = new Gallery(list, { title: `Images in ${category.name}`, id: "category" });
+  const gallery = galleryOf(list, { title: `Images in ${category.name}`, id: "category" });
   const choice = (key, table, label) => h("label", {}, label, h("select", { onchange: (event) => {
     wish[key] = event.target.value;
     if (key === "filter") endSelection();
@@ -147,7 +147,7 @@ function categoryView(id) {
   return h("div", { class: "columns" }, categoryList(category), h("div", { class: "content" },
     categoryHead(category),
     category.borderline.length ? h("details", { class: "border" }, h("summary", {}, `On the border (${category.borderline.length}): they fit another category almost as well`),
-      new Gallery(category.borderline, { title: "Images on the border", caption: guess }).element) : null,
+      galleryOf(category.borderline, { title: "Images on the border", caption: guess }).element) : null,
     h("div", { class: "tools" }, choice("sort", SORTS, "Sort "), choice("filter", FILTERS, "Show "), sieveTools(),
       h("button", { type: "button", class: "quiet", onclick: () => { list.forEach((i) => selected.add(i)); showSelection(); } }, `Select all ${number(list.length)}`)),
     list.length ? gallery.element : h("p", { class: "soft" }, "No image of this kind."),
@@ -211,8 +211,8 @@ function doubtfulView() {
   return [
     h("h1", {}, plural(every.length, "doubtful image")), h("p", { class: "lead" }, LEAD.doubtful, burstLead(every, list)),
     list.length || sieveOn() ? h("div", { class: "tools" }, sieveTools(), h("button", { type: "button", class: "quiet", onclick: () => { list.forEach((i) => selected.add(i)); showSelection(); } }, `Select all ${number(list.length)}`)) : null,
-    new Gallery(list, { title: "Doubtful images", caption }).element,
-    rejected.length ? section("Rejected", new Gallery(rejected, { title: "Rejected images" }).element) : null,
+    galleryOf(list, { title: "Doubtful images", caption }).element,
+    rejected.length ? section("Rejected", galleryOf(rejected, { title: "Rejected images" }).element) : null,
   ];
 }
 

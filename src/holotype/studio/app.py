@@ -87,6 +87,7 @@ class Studio:
         watching = asyncio.create_task(self.watch())
         yield
         watching.cancel()
+        await asyncio.wait([watching])
         await self.jobs.close()
         self.run.pages.cleanup()
 

@@ -31,7 +31,7 @@ App = Callable[[Scope, Receive, Send], Awaitable[None]]
 SESSION = "/api/session"
 """Where the token is exchanged."""
 HOST = re.compile(rb"(?:[A-Za-z0-9.-]+|\[[0-9A-Fa-f:.]+\])(?::[0-9]{1,5})?")
-PATH = re.compile(rb"/[A-Za-z0-9_-]*(?:[/.][A-Za-z0-9_-]+)*")
+PATH = re.compile(rb"/(?:[A-Za-z0-9_-]+(?:[/.][A-Za-z0-9_-]+)*)?")
 """Without escapes, backslashes, empty parts and dots that lead elsewhere: no address of the studio needs them."""
 ONCE = (b"host", b"origin", b"cookie", b"sec-fetch-site", b"x-holotype", b"content-length", b"content-type")
 """Headers that would mean two things if they came twice."""
@@ -69,9 +69,10 @@ def script_hash(page: str) -> str:
 class Guard:
     """ASGI middleware around the whole studio."""
 
-    def __init__(self, app: App, port: int, exchanged: Callable[[], None] = lambda: None) -> None:
-        """exchanged: called when a browser has come in; the token is another one by then."""
-        self.app, self._exchanged = app, exchanged
+    def __init__(self, app: App, port: int) -> None:
+        self.app = app
+        self.entered: Callable[[], None] = lambda: None
+        """Called when a browser has come in; the token is another one by then."""
         self.hosts = frozenset(f"{name}:{port}".encode() for name in ("127.0.0.1", "localhost", "[::1]"))
         self.cookie = f"holotype-{port}"
         self.token, self._secret = secrets.token_urlsafe(32), secrets.token_urlsafe(32)
@@ -93,6 +94,8 @@ class Guard:
             return await _answer(send, 200, DOOR, kind="text/html", policy=policy)
         if asks != ("POST", SESSION) and not known:
             return await _answer(send, 403, "Open the link that holotype studio has printed in its terminal.")
+        if known:
+            self.admitted.add(scope.get("client"))
         if scope["method"] == "POST":
             body = await _read_body(receive)
             if isinstance(body, Refusal):
@@ -100,7 +103,6 @@ class Guard:
             if asks[1] == SESSION:
                 return await self._exchange(body, send)
             receive = _replay(body, receive)
-        self.admitted.add(scope.get("client"))
         return await self.app(scope, receive, _with_headers(send))
 
     def _refusal(self, scope: Scope, headers: dict[bytes, bytes]) -> Refusal | None:
@@ -154,7 +156,7 @@ class Guard:
         self.token = secrets.token_urlsafe(32)
         cookie = f"{self.cookie}={self._secret}; Path=/; HttpOnly; SameSite=Strict"
         await _answer(send, 200, "Welcome.", cookie=cookie)
-        self._exchanged()
+        self.entered()
 
     def protocol(self) -> type[H11Protocol]:
         """Return uvicorn's protocol, with an end to connections that do not show the secret in time."""

@@ -194,7 +194,7 @@ class JobRunner:
         self._task = asyncio.create_task(self._run(job, commands, self.state))
 
     async def _run(self, job: Job, commands: list[list[str]], state: JobState) -> None:
-        code, whole = 0, False
+        code, whole, more = 0, False, list[str]()
         try:
             for words in commands:
                 with (self.site.out / LOG).open("ab") as log:
@@ -213,13 +213,13 @@ class JobRunner:
             else:
                 whole = True
         except OSError as error:
-            code, state.lines = 1, [f"It could not be started ({error.strerror or error})."]
+            code, more = 1, [f"It could not be started ({error.strerror or error})."]
         self._child = None
         self._look_at_folder(state)
         state.phase, state.step, state.steps, state.seconds_left = "", None, None, None
         stopped = code == 128 + signal.SIGINT or state.state == "stopping"
         if code and not stopped:
-            state.lines = [*state.lines, *_ending(code)]
+            state.lines = [*state.lines, *(more or _ending(code))]
         state.result = job.result if whole else ""
         state.state = "done" if whole else "stopped" if stopped else "failed"
 

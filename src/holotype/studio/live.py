@@ -93,15 +93,9 @@ class LiveRun:
     # -- the page ---------------------------------------------------------------------------------------
 
     async def build(self) -> PageFacts:
-        """Build the page of what the folder holds now. Raises InputError with the sentence of the child."""
+        """Build the page of what the folder holds now. Raises InputError where that cannot be read."""
         out = self.pages.path / str(len(self._places) + 1)
-        child = await asyncio.create_subprocess_exec(
-            *PYTHON, "holotype.studio.page", str(self.folder), str(out),
-            stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.DEVNULL, stderr=asyncio.subprocess.PIPE,
-        )  # fmt: skip
-        said = (await child.communicate())[1].decode(errors="replace").strip()
-        if child.returncode:
-            raise InputError(said.splitlines()[-1] if said else "The page of the run could not be built.")
+        await build_in_child(self.folder, out)
         self.page = facts = read_facts(out)
         self._places[facts.run_id] = (out, facts)
         for run in list(self._places)[:-2]:
@@ -211,6 +205,22 @@ class LiveRun:
             while len(self._pictures) > MAX_CACHED:
                 self._pictures.popitem(last=False)
         return content
+
+
+async def build_in_child(run: Path, out: Path) -> None:
+    """Build the page in a process of its own, which ends with this task. Raises InputError with its sentence."""
+    child = await asyncio.create_subprocess_exec(
+        *PYTHON, "holotype.studio.page", str(run), str(out),
+        stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.DEVNULL, stderr=asyncio.subprocess.PIPE,
+    )  # fmt: skip
+    try:
+        said = (await child.communicate())[1].decode(errors="replace").strip()
+    except asyncio.CancelledError:  # the studio closes
+        child.kill()
+        await child.wait()
+        raise
+    if child.returncode:
+        raise InputError(said.splitlines()[-1] if said else "The page of the run could not be built.")
 
 
 def encode_picture(file: str, side: int) -> bytes:

@@ -65,15 +65,31 @@ def claimed_run(run: Path, read_only: bool) -> Iterator[str]:
 
 
 class Server(uvicorn.Server):
-    """uvicorn, which tells when it listens, and does not wait for streams of events."""
+    """The studio of a run behind its guard, on a socket that listens."""
 
-    def __init__(self, config: uvicorn.Config, studio: Studio, listening: Callable[[], None]) -> None:
-        super().__init__(config)
-        self.studio, self.listening = studio, listening
+    def __init__(self, site: Site, listener: socket.socket, read_only: str = "") -> None:
+        self.port = listener.getsockname()[1]
+        self.studio = Studio(LiveRun(site.run, read_only), site)
+        self.guard = Guard(self.studio.app(), self.port)
+        super().__init__(
+            uvicorn.Config(
+                self.guard,
+                http=self.guard.protocol(),
+                ws="none",
+                lifespan="on",
+                log_level="error",
+                access_log=False,
+                server_header=False,
+                proxy_headers=False,
+                limit_concurrency=MAX_CONNECTIONS,
+                timeout_graceful_shutdown=2,
+            )
+        )
 
-    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        await super().startup(sockets)
-        self.listening()
+    @property
+    def link(self) -> str:
+        """With the token in the fragment, which no browser sends anywhere."""
+        return f"http://{ADDRESS}:{self.port}/#t={self.guard.token}"
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         self.studio.close_windows()
@@ -81,49 +97,24 @@ class Server(uvicorn.Server):
 
 
 def serve(
-    site: Site,
-    *,
-    port: int | None = None,
-    read_only: bool = False,
-    browser: bool = True,
-    say: Callable[[str], None] = print,
+    site: Site, port: int | None, *, read_only: bool, browser: bool, say: Callable[[str], None]
 ) -> None:
     """Serve until Ctrl-C. say: prints a line. Raises InputError where the address cannot be had."""
     with bind(port) as listener, claimed_run(site.run, read_only) as why, TemporaryFolder() as private:
-        number = listener.getsockname()[1]
+        server = Server(site, listener, why)
         opener = (private if why else site.out) / OPENER
 
-        def link() -> str:
-            return f"http://{ADDRESS}:{number}/#t={guard.token}"
-
-        def exchanged() -> None:
+        def entered() -> None:
             opener.unlink(missing_ok=True)
-            say(f"A browser has come in. For another one: {link()}")
+            say(f"A browser has come in. For another one: {server.link}")
 
-        def listening() -> None:
-            say(f"Studio of {site.run}: {link()}")
-            say("Ctrl-C closes it.")
-            if why:
-                say(why)
-            if browser:
-                open_browser(opener, link())
-
-        studio = Studio(LiveRun(site.run, why), site)
-        guard = Guard(studio.app(), number, exchanged)
-        config = uvicorn.Config(
-            guard,
-            http=guard.protocol(),
-            ws="none",
-            lifespan="on",
-            log_level="error",
-            access_log=False,
-            proxy_headers=False,
-            server_header=False,
-            limit_concurrency=MAX_CONNECTIONS,
-            timeout_graceful_shutdown=2,
-        )
+        server.guard.entered = entered
+        say(f"Studio of {site.run}: {server.link}")
+        say(why or "Ctrl-C closes it.")
+        if browser:  # it may come before the server is ready: the socket listens
+            open_browser(opener, server.link)
         try:
-            Server(config, studio, listening).run([listener])
+            server.run([listener])
         finally:
             with contextlib.suppress(OSError):
                 opener.unlink(missing_ok=True)

@@ -1,0 +1,209 @@
+"""The studio in a real browser: correct by keys, train another round, look at it, write folders, take it back."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from holotype.results.edits import in_effect, read_log
+from holotype.studio.jobs import Site
+from holotype.studio.serve import bind
+from report.browser import browsing, chromium
+from studio.conftest import serving
+
+PUBLISHED_HEADS = True  # children read what is trained here
+SAVED = "#edits-button[data-state=saved]"
+JOB_MS = 120_000
+"""The longest that a job may take on a machine that others share."""
+
+
+@pytest.fixture(scope="module")
+def browser():
+    chromium()
+    with browsing() as opened:
+        yield opened
+
+
+class Window:
+    """A page of the studio that remembers what the console complained about."""
+
+    def __init__(self, browser: Any, **settings: Any) -> None:
+        self.context = browser.new_context(**{"viewport": {"width": 1280, "height": 900}, **settings})
+        self.tab = self.context.new_page()
+        self.tab.set_default_timeout(10_000)
+        self.complaints: list[str] = []
+        self.tab.on("console", lambda m: m.type in ("error", "warning") and self.complaints.append(m.text))
+        self.tab.on("pageerror", lambda error: self.complaints.append(str(error)))
+
+    def open(self, link: str) -> Any:
+        self.tab.goto(link)
+        self.tab.wait_for_selector("body[data-ready]")
+        return self.tab
+
+    def view(self, name: str) -> None:
+        self.tab.evaluate("view => { location.hash = view; }", name)
+        self.tab.wait_for_selector(f"main.{name.partition('/')[0]}")
+
+    def focus(self, position: int) -> None:
+        self.tab.evaluate(
+            "at => document.querySelector('main > * .gallery:last-of-type').gallery.focus(at)", position
+        )
+
+
+@pytest.fixture
+def window(browser):
+    made: list[Window] = []
+
+    def make(**settings: Any) -> Window:
+        made.append(Window(browser, **settings))
+        return made[-1]
+
+    yield make
+    for one in made:
+        one.context.close()
+    assert [words for one in made for words in one.complaints] == []
+
+
+def press(tab: Any, *keys: str) -> None:
+    for key in keys:
+        tab.keyboard.press(key)
+
+
+def edit_by_keys(tab: Any) -> None:
+    """Name a new category, confirm an image of it, reject one, split one off, and undo the last."""
+    tab.evaluate("() => document.querySelector('main .tools ~ .gallery').gallery.focus(0)")
+    press(tab, "c")
+    tab.wait_for_selector("dialog.ask")
+    tab.keyboard.type("Sky")
+    press(tab, "Enter", "ArrowRight", "r", "n")
+    tab.wait_for_selector("dialog.ask")
+    tab.keyboard.type("Odd one")
+    press(tab, "Enter")
+    tab.wait_for_selector("dialog", state="detached")
+    press(tab, "u")
+    tab.wait_for_selector(SAVED)
+
+
+def finished(tab: Any, title: str) -> None:
+    tab.wait_for_selector(f".job h2:text-is('{title}: done')", timeout=JOB_MS)
+
+
+def test_the_whole_loop_without_a_terminal(discovery: Path, serve, window) -> None:
+    own = window()
+    tab = own.open(serve(discovery).link)
+    assert "#t=" not in tab.url
+    novel = tab.evaluate("() => HOLOTYPE.categories.find((category) => category.kind === 'novel').id")
+    own.view(f"category/{novel}")
+    edit_by_keys(tab)
+    assert [edit.action for edit in in_effect(read_log(discovery))] == ["rename", "confirm", "reject"]
+    assert tab.inner_text("#edits-button") == "3 edits · saved"
+    press(tab, "7")
+    tab.click("text=Next round")
+    tab.wait_for_selector("#notices >> text=Round 2 is here", timeout=JOB_MS)
+    finished(tab, "Next round")
+    tab.click("#notices >> text=Look at it")
+    tab.wait_for_selector("text=What round 2 has changed")
+    tab.wait_for_selector("body[data-ready]")
+    assert tab.inner_text("h1") == "Round 2"
+    assert tab.inner_text("#edits-button") == "No edits"
+    assert tab.evaluate("() => HOLOTYPE.categories.some((category) => category.name === 'Sky')")
+    tab.click("text=Write folders")
+    finished(tab, "Write folders")
+    assert {"Sky", "red", "green"} <= {folder.name for folder in (discovery / "studio" / "folders").iterdir()}
+    tab.click("text=Take back round 2")
+    tab.wait_for_selector("#notices >> text=Round 1 is here", timeout=JOB_MS)
+    tab.click("#notices >> text=Look at it")
+    tab.wait_for_selector("h1:text-is('Round 1')")
+    tab.wait_for_selector("body[data-ready]")
+    assert tab.inner_text("#edits-button") == "3 edits · saved"
+    assert not (discovery / "rounds" / "2").exists()
+
+
+def test_a_telephone_in_the_dark(discovery: Path, serve, window) -> None:
+    small = window(viewport={"width": 390, "height": 844}, color_scheme="dark", has_touch=True)
+    tab = small.open(serve(discovery).link)
+    for view in ("overview", "category", "map", "doubtful", "rounds"):
+        small.view(view)
+        assert tab.evaluate("() => document.documentElement.scrollWidth") <= 390, view
+    novel = tab.evaluate("() => HOLOTYPE.categories.find((category) => category.kind === 'novel').id")
+    small.view(f"category/{novel}")
+    edit_by_keys(tab)
+    small.view("rounds")
+    assert "3 edits of this round" in tab.inner_text("#work")
+
+
+def test_two_windows_show_the_same(run: Path, serve, window) -> None:
+    server = serve(run)
+    one, other = window(), window()
+    tab, second = one.open(server.link), other.open(server.link)
+    one.view("category/new-01")
+    other.view("category/new-01")
+    tab.evaluate("() => document.querySelector('main .tools ~ .gallery').gallery.focus(0)")
+    press(tab, "r")
+    second.wait_for_selector("#edits-button:text-is('1 edit · saved')")
+    press(second, "u")
+    tab.wait_for_selector("#edits-button:text-is('No edits')")
+    assert in_effect(read_log(run)) == []
+
+
+def test_what_could_not_be_sent_waits_in_the_browser(run: Path, window) -> None:
+    """The server goes, edits go on, the page is closed, another server comes: nothing is lost."""
+    own = window()
+    with bind(0) as listener:
+        port = listener.getsockname()[1]
+    with serving(Site(run), port=port) as server:
+        tab = own.open(server.link)
+        own.view("category/new-01")
+    tab.evaluate("() => document.querySelector('main .tools ~ .gallery').gallery.focus(0)")
+    press(tab, "r", "r")
+    tab.wait_for_selector("#edits-button[data-state=away]")
+    assert tab.inner_text("#edits-button") == "2 edits · 2 not saved"
+    assert "does not answer" in tab.inner_text("#notices")
+    with serving(Site(run), port=port) as server:
+        tab.wait_for_selector("#notices >> text=was started anew")
+        own.open(server.link)
+        tab.wait_for_selector(SAVED)
+        assert tab.inner_text("#edits-button") == "2 edits · saved"
+    assert [edit.action for edit in read_log(run)] == ["reject", "reject"]
+    own.complaints = [
+        words for words in own.complaints if "ERR_CONNECTION_REFUSED" not in words and "403" not in words
+    ]
+
+
+def test_who_may_only_look_is_told(run: Path, serve, window) -> None:
+    own = window()
+    tab = own.open(serve(run, read_only="Somebody else has it.").link)
+    own.view("category/new-01")
+    tab.evaluate("() => document.querySelector('main .tools ~ .gallery').gallery.focus(0)")
+    press(tab, "r")
+    tab.wait_for_selector("#toast >> text=Somebody else has it.")
+    assert tab.inner_text("#edits-button") == "No edits"
+    own.view("rounds")
+    assert tab.locator(".jobs button:enabled").count() == 0
+
+
+def test_many_images_are_few_cells(tmp_path: Path, serve, window) -> None:
+    """Also after scrolling to the end; the keyboard comes back to where it was."""
+    from report.made import make_discovery
+
+    make_discovery(tmp_path / "pictures", 5_000, files=40).save(tmp_path / "run")
+    own = window(viewport={"width": 2560, "height": 1440})
+    tab = own.open(serve(tmp_path / "run").link)
+    own.view("find/picture")
+    count = "() => document.querySelectorAll('.tile').length"
+    tab.wait_for_selector(".tile")
+    most = 0
+    for part in (0, 0.3, 0.31, 0.6, 1):
+        tab.evaluate("part => scrollTo(0, part * document.documentElement.scrollHeight)", part)
+        tab.wait_for_timeout(50)
+        most = max(most, tab.evaluate(count))
+    assert 50 < most < 400
+    tab.evaluate("() => document.querySelector('main .gallery').gallery.focus(2000)")
+    press(tab, "End")
+    assert tab.evaluate("() => document.activeElement.getAttribute('aria-posinset')") == "4996"
+    press(tab, "Home", "ArrowDown", "ArrowRight")
+    across = tab.evaluate("() => document.querySelector('main .gallery').gallery.columns()")
+    assert tab.evaluate("() => document.activeElement.getAttribute('aria-posinset')") == str(across + 2)
+    assert tab.evaluate(count) < 400
