@@ -13,7 +13,7 @@ import pytest
 from PIL import Image
 
 from holotype.errors import InputError
-from holotype.results.edits import EDIT_LOG, Edit, append_edits, in_effect, read_log
+from holotype.results.edits import EDIT_LOG, Edit, EditLog, append_edits, in_effect, read_log
 from holotype.studio import app, live
 from holotype.studio.live import encode_picture, nearest_rows
 from holotype.studio.serve import claimed_run
@@ -173,10 +173,10 @@ def test_a_folder_that_vanishes_is_said_and_comes_back(window: Client, run: Path
 def test_a_disk_that_is_full_is_said_and_the_edit_can_be_sent_again(
     window: Client, run: Path, monkeypatch
 ) -> None:
-    def full(folder, edits):
+    def full(log, edits):
         raise InputError("edits.csv could not be written (No space left on device); free some space.")
 
-    monkeypatch.setattr(live, "append_edits", full)
+    monkeypatch.setattr(EditLog, "append", full)
     answer = window.post("/api/edits", {"edits": [item(1)]})
     assert (answer.status, "No space left" in answer.json()["words"]) == (409, True)
     monkeypatch.undo()

@@ -18,6 +18,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import astuple, dataclass
+from functools import cached_property
 from pathlib import Path
 
 from holotype.data.csv import csv_text, escape_formula, unescape_formula
@@ -62,7 +63,7 @@ class Edit:
     digest: str = ""
     """Of the content of the image; "" where it is not known, and `image` counts."""
 
-    @property
+    @cached_property
     def id(self) -> str:
         """Twelve characters that tell this edit from others, wherever its image lies."""
         subject = self.digest or self.image
@@ -150,28 +151,49 @@ def in_effect(edits: Sequence[Edit]) -> list[Edit]:
 # -- the log of a run folder ------------------------------------------------------------------------------
 
 
+class EditLog:
+    """The log of a run folder for whoever stays with it: what others add is read alone."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.edits: list[Edit] = []
+        """As they were read last; the same list grows as long as lines are only added."""
+        self._content = b""
+
+    def read(self) -> list[Edit]:
+        """Return the edits that the folder has accepted so far, oldest first, but for a line that a kill has torn."""
+        path = self.folder / EDIT_LOG
+        content = path.read_bytes() if path.is_file() else b""
+        whole = content[: _whole_length(content)]
+        if self._content.endswith(b"\n") and whole.startswith(self._content):
+            header, added = whole.partition(b"\n")[0] + b"\n", whole[len(self._content) :]
+            self.edits += _parse_edits(header + added, path) if added.strip() else []
+        else:
+            self.edits = _parse_edits(whole, path) if whole.strip() else []
+        self._content = whole
+        return self.edits
+
+    def append(self, edits: Sequence[Edit]) -> list[Edit]:
+        """Add those that it does not hold yet, and return them; InputError as in `check_run`.
+
+        What a kill has left of a line is cut off first.
+        """
+        check_run(self.folder, edits)
+        with log_locked(self.folder):
+            mend_log(self.folder)
+            if new := new_edits(self.read(), edits):
+                _append(self.folder / EDIT_LOG, self.edits, new)
+        return new
+
+
 def read_log(folder: Path) -> list[Edit]:
-    """Read the edits that a run folder has accepted so far, oldest first, but for a line that a kill has torn."""
-    path = folder / EDIT_LOG
-    if not path.is_file():
-        return []
-    content = path.read_bytes()
-    whole = content[: _whole_length(content)]
-    return _parse_edits(whole, path) if whole.strip() else []
+    """Read the log of a run folder as `EditLog` does."""
+    return EditLog(folder).read()
 
 
 def append_edits(folder: Path, edits: Sequence[Edit]) -> list[Edit]:
-    """Add to the log those that it does not hold yet, and return them; InputError as in `check_run`.
-
-    What a kill has left of a line is cut off first.
-    """
-    check_run(folder, edits)
-    with log_locked(folder):
-        mend_log(folder)
-        held = read_log(folder)
-        if new := new_edits(held, edits):
-            _append(folder / EDIT_LOG, held, new)
-    return new
+    """Add edits to the log of a run folder as `EditLog` does."""
+    return EditLog(folder).append(edits)
 
 
 def _append(path: Path, held: Sequence[Edit], new: Sequence[Edit]) -> None:
@@ -205,6 +227,8 @@ def mend_log(folder: Path) -> None:
 def _whole_length(content: bytes) -> int:
     """Count the bytes of the lines that were written to their end. A line break in quotation marks ends no line; the
     last line may lack one if it has all its cells."""
+    if content.endswith((b"\n", b"\r")) and content.count(b'"') % 2 == 0:
+        return len(content)
     length = end = 0
     quoted = False
     for line in content.splitlines(keepends=True):

@@ -111,8 +111,13 @@ class Studio:
             else:
                 window.put_nowait(event)
 
-    def tell_edits(self, start: int) -> None:
-        self.tell("edits", **{"revision": len(self.run.log), "from": start, "edits": self.run.told(start)})
+    async def hear_edits(self) -> None:
+        """Read what is new in the log, and tell it."""
+        if (start := await self.run.refresh_log()) is not None:
+            self.tell("edits", **self._edits(start))
+
+    def _edits(self, start: int) -> dict[str, Any]:
+        return {"revision": self.run.revision, "from": start, "edits": self.run.told(start)}
 
     def tell_job(self) -> None:
         self.tell("job", job=self.jobs.look(), jobs=self.jobs.available())
@@ -146,12 +151,10 @@ class Studio:
         if self.run.is_stale():
             before = self.run.page
             facts = await self.run.build()
-            self.run.refresh_log()
             self.ready.set()
             if before is not None:
                 self.tell("round", run_id=facts.run_id, round=facts.round, words=facts.difference)
-        elif (start := self.run.refresh_log()) is not None:
-            self.tell_edits(start)
+        await self.hear_edits()
         free = shutil.disk_usage(folder).free
         if free < LEAST_FREE and not self.run.read_only:
             raise InputError(f"The disk of {folder} is full ({free >> 20} MB are free); make some room.")
@@ -169,7 +172,7 @@ class Studio:
             "run_id": facts.run_id if facts else "",
             "round": facts.round if facts else 0,
             "difference": facts.difference if facts else "",
-            "revision": len(self.run.log),
+            "revision": self.run.revision,
             "edits": self.run.told(),
             "read_only": self.run.read_only,
             "problem": self.run.problem,
@@ -193,7 +196,7 @@ class Studio:
 
     async def get_data(self, request: Request) -> Response:
         await self._page_ready()
-        self.run.refresh_log()
+        await self.hear_edits()
         text = json.dumps(self.state()).replace("<", "\\u003c")
         data = await asyncio.to_thread(self.run.file("data.js").read_bytes)
         more = f"window.HOLOTYPE.studio = {text};\n".encode()
@@ -205,9 +208,8 @@ class Studio:
     async def post_edits(self, request: Request) -> Response:
         await self._page_ready()
         answer = await self.run.save((await _body(request)).get("edits"))
-        if (start := self.run.refresh_log()) is not None:
-            self.tell_edits(start)
-        return JSONResponse(answer | {"revision": len(self.run.log)})
+        await self.hear_edits()
+        return JSONResponse(answer | {"revision": self.run.revision})
 
     async def post_job(self, request: Request) -> Response:
         wish = await _body(request)
@@ -252,10 +254,8 @@ class Studio:
         window: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
         self._windows.add(window)
         try:
-            if start != (revision := len(self.run.log)):
-                start = start if start < revision else 0
-                missed = {"revision": revision, "from": start, "edits": self.run.told(start)}
-                yield self._line({"type": "edits", **missed})
+            if start != self.run.revision:
+                yield self._line({"type": "edits", **self._edits(start if start < self.run.revision else 0)})
             for kind in ("job", "problem"):
                 if kind in self._told:
                     yield self._line(self._told[kind])

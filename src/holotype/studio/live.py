@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import re
+import shutil
 import sys
 from collections import OrderedDict
 from pathlib import Path
@@ -25,11 +26,10 @@ from holotype.results.edits import (
     EDIT_LOG,
     UNDO,
     Edit,
-    append_edits,
-    read_log,
+    EditLog,
     run_ids,
 )
-from holotype.studio.page import FILES, PageFacts, read_facts
+from holotype.studio.page import PageFacts, read_facts
 from holotype.utils.atomic import TemporaryFolder
 
 PYTHON = [sys.executable, "-P", "-m"]
@@ -50,15 +50,14 @@ BLOCK = 8_192
 log = logging.getLogger(__name__)
 
 
-_UNSEEN: tuple[int, int, int] | None = (0, 0, 0)
-DISCOVERY_FILE = "discovery.json"
+Signature = tuple[int, int, int]
 
 
 class MissingImage(Exception):
     """There is no image of this row in this run."""
 
 
-def signature(file: Path) -> tuple[int, int, int] | None:
+def signature(file: Path) -> Signature | None:
     """Return what tells a file from a later one of the same name; None where there is none."""
     try:
         found = file.stat()
@@ -73,8 +72,8 @@ class LiveRun:
     def __init__(self, folder: Path, read_only: str = "") -> None:
         """read_only: why nothing may be written, in a sentence; "" = all may."""
         self.folder, self.read_only = folder, read_only
-        self.log: list[Edit] = []
-        """All lines of the log; their number is the revision."""
+        self.log = EditLog(folder)
+        """All lines of it; their number is the revision."""
         self.problem = ""
         """Why the folder cannot be read or written just now."""
         self.page: PageFacts | None = None
@@ -83,7 +82,12 @@ class LiveRun:
         """By run id: the folder of a page, and what is known of it. A window may still show the round before."""
         self._rows: dict[str, int] = {}
         """First row of each digest; of images without one, the row of each path."""
-        self._signature = self._built = _UNSEEN
+        self._log_signature: Signature | None = (0, 0, 0)
+        self._builds, self._built = 0, list[Signature | None]()
+        self._broken: tuple[list[Signature | None], str] = [], ""
+        """What could not be read, and why."""
+        self._heard = self.log.edits, 0
+        """The list of edits, and how many of them were told."""
         self._shown: list[str] = []
         """The run that the folder showed when it was looked at last."""
         self._writing = asyncio.Lock()
@@ -94,14 +98,19 @@ class LiveRun:
 
     async def build(self) -> PageFacts:
         """Build the page of what the folder holds now. Raises InputError where that cannot be read."""
-        out = self.pages.path / str(len(self._places) + 1)
-        await build_in_child(self.folder, out)
+        self._builds += 1
+        out, now = self.pages.path / str(self._builds), self._signatures()
+        try:
+            await build_in_child(self.folder, out)
+        except InputError as error:
+            self._broken = now, str(error)
+            raise
+        self._built, self._shown = now, run_ids(self.folder)[:1]
         self.page = facts = read_facts(out)
+        self._places.pop(facts.run_id, None)
         self._places[facts.run_id] = (out, facts)
         for run in list(self._places)[:-2]:
-            for name in FILES:
-                (self._places[run][0] / name).unlink(missing_ok=True)
-            del self._places[run]
+            shutil.rmtree(self._places.pop(run)[0], ignore_errors=True)
         keys = [digest or path for digest, path in zip(facts.digests, facts.paths, strict=True)]
         self._rows = {key: row for row, key in reversed(list(enumerate(keys)))}
         return facts
@@ -112,24 +121,31 @@ class LiveRun:
         return self._places[self.page.run_id][0] / name
 
     def is_stale(self) -> bool:
-        """Does the folder hold another round than the page shows?"""
-        now = signature(self.folder / DISCOVERY_FILE)
-        if now == self._built and self.page is not None:
-            return False
-        self._built, before, self._shown = now, self._shown, run_ids(self.folder)[:1]
-        return self.page is None or before != self._shown or not self.page.round
+        """Does the folder hold another round than the page shows? InputError where it is one that cannot be read."""
+        now = self._signatures()
+        if now == self._broken[0]:
+            raise InputError(self._broken[1])
+        if now == self._built or self.page is None or not self.page.round:
+            return now != self._built
+        return run_ids(self.folder)[:1] != self._shown  # the page of a round does not change with its edits
+
+    def _signatures(self) -> list[Signature | None]:
+        return [signature(self.folder / name) for name in ("discovery.json", "assignments.parquet")]
 
     # -- edits ------------------------------------------------------------------------------------------
 
-    def refresh_log(self) -> int | None:
+    async def refresh_log(self) -> int | None:
         """Read the log where somebody has changed it; return the first line that is new, None = none."""
-        now = signature(self.folder / EDIT_LOG)
-        if now == self._signature:
-            return None
-        found, before = read_log(self.folder), self.log
-        self.log, self._signature = found, now
-        same = len(before) <= len(found) and found[: len(before)] == before
-        return None if same and len(found) == len(before) else len(before) if same else 0
+        async with self._writing:
+            now = signature(self.folder / EDIT_LOG)
+            if now == self._log_signature:
+                return None
+            found = await asyncio.to_thread(self.log.read)
+            self._log_signature, before, count = now, *self._heard
+            self._heard = found, len(found)
+        if found is not before:  # it is another log by now
+            return 0
+        return count if len(found) > count else None
 
     async def save(self, items: Any) -> dict[str, Any]:
         """Append what the page has sent and sync it; return which ids are in the log, and why others are not."""
@@ -146,7 +162,7 @@ class LiveRun:
                 refused[name] = str(error) if isinstance(error, InputError) else "It is not an edit."
         async with self._writing:
             if edits:
-                await asyncio.to_thread(append_edits, self.folder, list(edits.values()))
+                await asyncio.to_thread(self.log.append, list(edits.values()))
         return {"saved": list(edits), "refused": refused}
 
     def _edit(self, item: dict[str, Any]) -> Edit:
@@ -175,13 +191,17 @@ class LiveRun:
         image = self.page.paths[known] if known >= 0 else ""
         return Edit(run, time, action, image, category, value, digest)
 
+    @property
+    def revision(self) -> int:
+        return len(self.log.edits)
+
     def told(self, start: int = 0) -> list[dict[str, Any]]:
         """Return the lines of the log from `start` on, as the page takes them: images by row, no paths."""
         held = set() if self.page is None else set(self.page.held)
         names = ("run_id", "time", "action", "category", "value", "digest")
         return [
             {name: getattr(edit, name) for name in names} | {"row": self._rows.get(edit.digest or edit.image)}
-            for edit in self.log[start:]
+            for edit in self.log.edits[start:]
             if edit.id not in held
         ]
 
