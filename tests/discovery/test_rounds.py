@@ -44,7 +44,7 @@ from holotype.discovery.rounds import (
 from holotype.discovery.training_plan import RoundConfig, read_round_config
 from holotype.errors import InputError, Interrupted, Stopped
 from holotype.results.discovery import FEATURES, Discovery, write_features
-from holotype.results.edits import Edit, append_edits, edits_csv
+from holotype.results.edits import Edit, append_edits, edits_csv, read_log
 from holotype.runs.record import RunFolder
 from tests.discovery.made_round import made_discovery, with_edits
 
@@ -366,6 +366,10 @@ def test_the_log_is_applied_to_what_the_round_found(tmp_path: Path) -> None:
     kept, now = Discovery.load(round_folder(tmp_path, 1)), Discovery.load(tmp_path)
     assert (kept.category("new-02").n, now.category("new-02").n) == (4, 8)
     assert (kept.images.path[0], now.images.path[0]) == ("/photos/00.png", "/archive/x/00.png")
+    merge = read_log(tmp_path)[0]
+    append_edits(tmp_path, [Edit("r-1", "later", "undo", "", "new-01", merge.time)])
+    assert apply_log(tmp_path).count == 0
+    assert Discovery.load(tmp_path).category("new-02").n == 4
     made_discovery("r-7", GROUPS).save(tmp_path / "trained")  # a run without rounds
     append_edits(tmp_path / "trained", [Edit("r-7", "t", "rename", "", "new-01", "Owl")])
     for count in (1, 0):

@@ -16,7 +16,7 @@ from holotype.report.page_data import page_data, select_shown
 from holotype.results.apply_edits import apply_edits
 from holotype.results.describe import describe_all, suggest_names
 from holotype.results.discovery import Discovery
-from holotype.results.edits import EDIT_COLUMNS, LOG_FORMAT, Edit, edits_csv, read_edits, stripped
+from holotype.results.edits import EDIT_COLUMNS, LOG_FORMAT, Edit, edits_csv, in_effect, read_edits, stripped
 from holotype.results.purity import check_text
 from report.javascript import run_javascript
 from report.made import make_discovery
@@ -233,6 +233,9 @@ TEXTS = {
     "empty lines": f"{HEAD}\n\n\nr,t,rename,,a,b\n\n",
     "quotes within a cell": f'{HEAD}\nr,t,rename,,a,"b"c"d"\nr,t,rename,,a,e"f"\nr,t,rename,,a,""g\n',
     "cells that guard themselves": f"{HEAD}\nr,t,rename,,a,'=b\nr,t,rename,,a,'b\nr,t,rename,,a,''b\n",
+    "edits that were taken back": f"{HEAD},digest\nr,t1,move,a,x,y,d1\nr,t1,move,b,x,y,d2\nr,t1,rename,,x,Owl,\n"
+    "r,t2,move,c,x,y,\nr,t3,undo,elsewhere/a,x,t1,d1\nr,t3,undo,,x,t1,\nr,t3,undo,c,,t2,\nr,t3,undo,b,,t2,d2\n"
+    "s,t1,move,a,x,y,d1\nr,t4,move,a,x,y,d1\n",
     "an action unheard of": f"{HEAD}\nr,t,toString,,a,b\n",
     "a cell that is unheard of": f"{HEAD}\nr,t,rename,,a,Owl, snowy\n",
     "an empty cell more": f"{HEAD}\nr,t,rename,,a,Owl,\n",
@@ -251,7 +254,7 @@ def read_by_the_page() -> dict[str, Any]:
 def test_both_read_the_same(name, read_by_the_page, tmp_path):
     (tmp_path / "edits.csv").write_bytes(TEXTS[name].encode())
     try:
-        expected, refused = rows(read_edits(tmp_path / "edits.csv")), False
+        expected, refused = rows(in_effect(read_edits(tmp_path / "edits.csv"))), False
     except InputError:
         expected, refused = [], True
     assert read_by_the_page[name]["edits"] == expected

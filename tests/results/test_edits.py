@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from holotype.cli import main
 from holotype.data.csv import escape_formula, unescape_formula
 from holotype.errors import InputError
-from holotype.results.edits import EDIT_COLUMNS, Edit, append_edits, edits_csv, read_edits, read_log
+from holotype.results.edits import EDIT_COLUMNS, Edit, EditLog, append_edits, edits_csv, read_edits, read_log
 from report.made import make_discovery
 
 TIME = "2026-01-02T03:04:05.678Z"
@@ -165,6 +165,25 @@ def test_an_edit_is_the_same_wherever_its_image_lies(tmp_path):
     moved = Edit("run-made-1", TIME, "reject", "/now/a.png", digest="d1")
     other = Edit("run-made-1", TIME, "reject", "/now/a.png", digest="d2")
     assert append_edits(tmp_path, [moved, other]) == [other]
+
+
+def test_whoever_stays_with_a_log_reads_what_anybody_reads(tmp_path):
+    """Whatever is added, torn, or written anew: by itself it parses no more than what was added."""
+    file, log = tmp_path / "edits.csv", EditLog(tmp_path)
+    whole = edits_csv([*map(rename, ODD), Edit("run-made-1", TIME, "undo", "", "new-01", TIME)]).encode()
+    kept = []
+    for end in (0, *range(40, len(whole), 7), len(whole)):
+        file.write_bytes(whole[:end])
+        before = log.edits
+        assert log.read() == read_log(tmp_path)
+        kept.append(log.edits is before)
+    assert sum(kept) > len(kept) - len(ODD)
+    assert log.append([rename("Owl")]) == [rename("Owl")]
+    assert log.read() == read_log(tmp_path)
+    file.write_text(edits_csv([rename("Hawk")]))
+    assert log.read() == [rename("Hawk")]
+    file.unlink()
+    assert log.read() == []
 
 
 @pytest.mark.parametrize("last", [rename("Käfer"), rename('two\nlines, "and" more'), rename("", id="new-02")])

@@ -34,6 +34,7 @@ from tools.torture.names import NAMES_CAMPAIGN
 from tools.torture.pairs import ORPHANS, PAIRS, WRITE
 from tools.torture.runfiles import FILES, ROT
 from tools.torture.stops import FAULTS, STOPS
+from tools.torture.studio import STUDIO
 from tools.torture.tables import SETTINGS, TABLES
 from tools.torture.words import WORDS
 from tools.torture.world import make_world
@@ -42,7 +43,7 @@ from holotype.utils.atomic import write_text
 
 CAMPAIGNS: tuple[Campaign, ...] = (
     *(DISGUISED, INSIDE, BOMBS, LEAKS, TORN, FULL, STOPS, FAULTS, LINKS, KILLS, ASKED, ORPHANS, PAIRS, WRITE),
-    *(FILES, ROT, NAMES_CAMPAIGN, WORDS, IMAGES, TABLES, SETTINGS, EDITS),
+    *(FILES, ROT, NAMES_CAMPAIGN, WORDS, IMAGES, TABLES, SETTINGS, EDITS, STUDIO),
 )
 """Those that come to an end first, so that what they leave of the time goes to the others."""
 SEED = 17

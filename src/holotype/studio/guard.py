@@ -41,6 +41,7 @@ SECONDS = 10.0
 MAX_CONNECTIONS = 128
 DOOR = Path(__file__).with_name("door.html").read_text(encoding="utf-8")
 """The page for whoever has no cookie yet. There is nothing of the run in it."""
+OTHER_PAGES = "Requests from other pages are refused, and from browsers that are older than 2023."
 STRICT = "default-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 HEADERS = {
     b"content-security-policy": STRICT.encode(),
@@ -122,9 +123,9 @@ class Guard:
             return Refusal(405, "The studio knows GET and POST alone.")
         own = b"http://" + host.lower()
         if headers.get(b"origin", own if not posts else b"") != own:
-            return Refusal(403, "Requests from other pages are refused.")
+            return Refusal(403, OTHER_PAGES)
         if scope["raw_path"] != b"/" and headers.get(b"sec-fetch-site") != b"same-origin":
-            return Refusal(403, "Requests from other pages are refused.")
+            return Refusal(403, OTHER_PAGES)
         if posts and (
             headers.get(b"x-holotype") != b"1" or headers.get(b"content-type") != b"application/json"
         ):

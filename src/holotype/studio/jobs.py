@@ -85,25 +85,17 @@ def _next_round(site: Site) -> list[list[str]]:
     return [["discover", *known.arguments(), "--out", str(site.run), *words, "--no-progress"]]
 
 
-def _corrected(site: Site, *words: str) -> list[list[str]]:
-    """A command on the run with the edits of the log applied."""
-    return [["report", str(site.run), "--no-progress"], list(words)]
+def _corrected(*words: str) -> Callable[[Site], list[list[str]]]:
+    """A command on the run with the edits of the log applied. words: with {run}, {out} and {new} for folders."""
 
+    def commands(site: Site) -> list[list[str]]:
+        if "{new}" in words and not site.new_images:
+            raise InputError("Name the folder when you start the studio: holotype studio RUN --assign NEW.")
+        places = {"run": site.run, "out": site.out, "new": site.new_images}
+        apply = ["report", "{run}", "--no-progress"]
+        return [[word.format(**places) for word in command] for command in (apply, words)]
 
-def _write(site: Site) -> list[list[str]]:
-    out = str(site.out / "folders")
-    return _corrected(site, "write", str(site.run), "--folders", out, "--overwrite", "--no-progress")
-
-
-def _export(site: Site) -> list[list[str]]:
-    return _corrected(site, "export", str(site.run), str(site.out / "model.onnx"), "--overwrite")
-
-
-def _assign(site: Site) -> list[list[str]]:
-    if not site.new_images:
-        raise InputError("Name the folder when you start the studio: holotype studio RUN --assign NEW.")
-    words = ("--out", str(site.out / "assigned.csv"), "--overwrite", "--no-progress")
-    return _corrected(site, "assign", str(site.run), site.new_images, *words)
+    return commands
 
 
 def _take_back(site: Site) -> list[list[str]]:
@@ -116,9 +108,21 @@ def _take_back(site: Site) -> list[list[str]]:
 JOBS = {
     "discover": Job("Next round", _next_round),
     # "learn": Job("Learn at once", _learn),   the classifier on frozen features, fitted again (studio/learn.py)
-    "write": Job("Write folders", _write, f"{STUDIO}/folders"),
-    "export": Job("Export the model", _export, f"{STUDIO}/model.onnx"),
-    "assign": Job("Place new images", _assign, f"{STUDIO}/assigned.csv"),
+    "write": Job(
+        "Write folders",
+        _corrected("write", "{run}", "--folders", "{out}/folders", "--overwrite", "--no-progress"),
+        f"{STUDIO}/folders",
+    ),
+    "export": Job(
+        "Export the model",
+        _corrected("export", "{run}", "{out}/model.onnx", "--overwrite"),
+        f"{STUDIO}/model.onnx",
+    ),
+    "assign": Job(
+        "Place new images",
+        _corrected("assign", "{run}", "{new}", "--out", "{out}/assigned.csv", "--overwrite", "--no-progress"),
+        f"{STUDIO}/assigned.csv",
+    ),
     "take-back": Job("Take back the last round", _take_back),
 }
 """All that a page can start, by name. A command whose first word begins with - is a module of this package."""

@@ -255,26 +255,16 @@ def encode_picture(file: str, side: int) -> bytes:
 
 
 def nearest_rows(file: Path, row: int, n: int = NEIGHBOURS) -> list[int]:
-    """Return the rows of the images whose features have the largest cosine with those of one, best first.
+    """Return the rows of the images whose features have the largest cosine with those of one, best first."""
 
-    The file is read block by block: mapped, it would count as memory of the server."""
-    with file.open("rb") as stream:
-        np.lib.format.read_magic(stream)
-        (count, width), _, kind = np.lib.format.read_array_header_1_0(stream)
-        start, likeness = stream.tell(), np.full(count, -np.inf, np.float32)
+    def read(first: int, last: int) -> np.ndarray:
+        # mapped anew for each block: pages that stay mapped count as memory of the server
+        block = np.load(file, mmap_mode="r")[first:last].astype(np.float32)
+        unit: np.ndarray = block / np.maximum(np.linalg.norm(block, axis=1, keepdims=True), 1e-12)
+        return unit
 
-        def read(first: int, rows: int) -> np.ndarray:
-            stream.seek(start + first * width * kind.itemsize)
-            rows = min(rows, count - first)  # a checksum follows the last one
-            block = np.frombuffer(stream.read(rows * width * kind.itemsize), kind).reshape(rows, width)
-            block = block.astype(np.float32)
-            unit: np.ndarray = block / np.maximum(np.linalg.norm(block, axis=1, keepdims=True), 1e-12)
-            return unit
-
-        own = read(row, 1)[0]
-        for first in range(0, count, BLOCK):
-            likeness[first : first + BLOCK] = read(first, BLOCK) @ own
-    likeness[row] = -np.inf
-    likeness[~np.isfinite(likeness)] = -np.inf
-    best = np.argsort(-likeness)[:n]
+    own, count = read(row, row + 1)[0], len(np.load(file, mmap_mode="r"))
+    likeness = np.concatenate([read(first, first + BLOCK) @ own for first in range(0, count, BLOCK)])
+    likeness[row] = np.nan
+    best = np.argsort(-np.nan_to_num(likeness, nan=-np.inf))[:n]
     return [int(one) for one in best if np.isfinite(likeness[one])]
