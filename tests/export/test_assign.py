@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +12,7 @@ import pandas as pd
 import pytest
 from PIL import Image
 
-from holotype.cli.assign import command
+from holotype.cli import run_command
 from holotype.errors import InputError
 from holotype.export.assign import ASSIGN_COLUMNS, UNFIT_NOTE, assign_images, default_output
 from holotype.runs.model_io import load_model
@@ -19,6 +20,8 @@ from holotype.utils.serialization import dump_json, read_json
 from small_run import small_discovery
 
 from .conftest import draw_new
+
+command = partial(run_command, "assign")
 
 
 @pytest.fixture

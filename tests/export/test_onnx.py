@@ -122,10 +122,10 @@ def test_the_names_of_today_are_told(run, tmp_path, caplog) -> None:
 
 
 def test_the_command_prints_the_difference(run, tmp_path, monkeypatch, capsys) -> None:
-    from holotype.cli.export import command
+    from holotype.cli import run_command
 
     monkeypatch.setattr("holotype.export.onnx.export_onnx", lambda *_, **__: ParityResult(1e-6, 2e-5, 3.0))
-    assert command([str(run), str(tmp_path / "model.onnx")]) == 0
+    assert run_command("export", [str(run), str(tmp_path / "model.onnx")]) == 0
     said = capsys.readouterr().out
     assert "features 1.0e-06" in said
     assert "probability of the category 2.0e-05" in said

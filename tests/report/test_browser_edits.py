@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from holotype.cli.report import command
+from holotype.cli import run_command
 from holotype.report import build_report
 from holotype.results.discovery import Discovery
 from holotype.results.edits import read_edits
 from report.browser import Page
+
+command = partial(run_command, "report")
 
 pytestmark = pytest.mark.xdist_group("browser")
 

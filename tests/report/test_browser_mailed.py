@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import zipfile
+from functools import partial
 
 import pytest
 
-from holotype.cli.report import command
+from holotype.cli import run_command
 from holotype.results.discovery import Discovery
 from report.browser import Page
+
+command = partial(run_command, "report")
 
 pytestmark = pytest.mark.xdist_group("browser")
 

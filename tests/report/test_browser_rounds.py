@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import dataclasses
+from functools import partial
 from pathlib import Path
 
 import pytest
 
-from holotype.cli.report import command
+from holotype.cli import run_command
 from holotype.report import build_report
 from holotype.results.discovery import Discovery
 from holotype.results.edits import append_edits, read_edits
+
+command = partial(run_command, "report")
 
 pytestmark = pytest.mark.xdist_group("browser")
 
