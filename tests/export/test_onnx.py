@@ -16,7 +16,7 @@ from holotype.errors import InputError
 from holotype.export.assign import load_corrected
 from holotype.export.onnx import (
     CHECKED_IMAGES,
-    ExportResult,
+    OnnxModel,
     ParityResult,
     ParitySample,
     compare_outputs,
@@ -136,7 +136,7 @@ def test_what_cannot_be_exported_is_one_sentence(run, runtime, tmp_path, monkeyp
         export_onnx(run, tmp_path / "model.pt")
     with pytest.raises(InputError, match="There is no folder"):
         export_onnx(tmp_path / "absent", tmp_path / "model.onnx")
-    monkeypatch.setattr("holotype.export.onnx._write_metadata", lambda *_: runtime_model())
+    monkeypatch.setattr("holotype.export.onnx._trace", lambda *_: runtime_model())
     monkeypatch.setattr("holotype.export.onnx.compare_outputs", lambda *_: ParityResult(0.5, 0.0, 1.0))
     with pytest.raises(InputError, match=r"differs from the trained one \(features by 0\.5"):
         export_onnx(run, tmp_path / "model.onnx")
@@ -153,7 +153,7 @@ class TorchSession:
     """Runs the graph that is exported, without ONNX."""
 
     def __init__(self, trained: TrainedModel) -> None:
-        self.model = ExportResult(trained)
+        self.model = OnnxModel(trained)
 
     @torch.no_grad()
     def run(self, names: list[str], given: dict[str, np.ndarray]) -> list[np.ndarray]:

@@ -35,7 +35,7 @@ from holotype.data.paths import Paths
 from holotype.data.storage import is_address, is_pattern, split_member
 from holotype.embeddings.shards import PLAN_FILE, ShardRequest, absolute_source, part_file, read_shard_paths
 from holotype.errors import InputError
-from holotype.export.folders import TargetFile, check_replaceable, numbered, write_category_folders
+from holotype.export.folders import TargetFile, check_replaceable, new_folder, numbered
 from holotype.methods.registry import allow_code
 from holotype.results.apply_edits import CONFIRMED_NOTE, MOVED_NOTE, REJECTED_NOTE
 from holotype.results.calibration import interpolate
@@ -276,7 +276,8 @@ def assign_images(
 
     write_output(out, lambda part: sink(part, rows()), overwrite=overwrite or not named)
     if copy_to is not None:
-        write_category_folders(copy_to, trained.run_id, wanted, overwrite=overwrite, progress=progress)
+        with new_folder(copy_to, trained.run_id, overwrite=overwrite) as new:
+            new.add(wanted, progress=progress)
     return assigned
 
 
