@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 from pathlib import Path
 
 import numpy as np
@@ -13,7 +12,7 @@ from PIL import Image
 
 from holotype.cli.assign import command
 from holotype.errors import InputError
-from holotype.export.assign import ASSIGN_COLUMNS, UNFIT_NOTE, assign_images, default_output
+from holotype.export.assign import ASSIGN_COLUMNS, UNFIT_NOTE, assign_images, source_stem
 from holotype.runs.model_io import load_model
 from holotype.utils.serialization import dump_json, read_json
 from small_run import small_discovery
@@ -24,18 +23,12 @@ from .conftest import draw_new
 @pytest.fixture
 def images(tmp_path) -> Path:
     """Under odd names."""
-    names = [
-        "=cmd().png",
-        "<b>.png",
-        "two  spaces.png",
-        "Käfer ✓.png",
-        "deeper/a 'quote'.png",
-        "deeper/=cmd().png",
-    ]
+    deeper = ("deeper/a 'quote'.png", "deeper/=cmd().png")
+    names = ("=cmd().png", "<b>.png", "two  spaces.png", "Käfer ✓.png", *deeper)
     return draw_new(tmp_path / "new images", names)
 
 
-def test_a_csv_with_every_image(run, images) -> None:
+def test_a_csv_with_every_image_is_replaced_with_overwrite_alone(run, images) -> None:
     found = assign_images(run, images, device="cpu")
     assert found.out == run / "assigned" / "new images.csv"
     frame = pd.read_csv(found.out, keep_default_na=False)
@@ -51,26 +44,15 @@ def test_a_csv_with_every_image(run, images) -> None:
     direct = load_model(run, "cpu")
     again = direct.place(direct.features(list(rest.path)))
     assert list(again.category_id) == list(rest.category_id)
-
-
-def test_another_folder_of_the_same_name_has_an_answer_of_its_own(run, images, tmp_path) -> None:
-    """The camera calls every folder 100CANON; the answer of April was lost when that of May was asked for."""
-    first = assign_images(run, images, device="cpu").out
-    before = first.read_bytes()
-    other = tmp_path / "May" / images.name
-    other.mkdir(parents=True)
-    shutil.copy(images / "<b>.png", other / "only.png")
-    second = assign_images(run, other, device="cpu")
-    assert (second.out.name, second.n) == ("new images (2).csv", 1)
-    assert first.read_bytes() == before
-    assert assign_images(run, images, device="cpu").out == first
+    with pytest.raises(InputError, match=r"new images\.csv.*--overwrite"):
+        assign_images(run, images, device="cpu")
+    assert assign_images(run, images / "<b>.png", out=found.out, overwrite=True, device="cpu").n == 1
 
 
 def test_parquet_holds_the_same_in_several_parts(run, images, tmp_path, monkeypatch) -> None:
     monkeypatch.setattr("holotype.runs.model_io.READ_BATCH", 2)
-    csv = pd.read_csv(
-        assign_images(run, images, out=tmp_path / "a.csv", device="cpu").out, keep_default_na=False
-    )
+    out = assign_images(run, images, out=tmp_path / "a.csv", device="cpu").out
+    csv = pd.read_csv(out, keep_default_na=False)
     parquet = pd.read_parquet(assign_images(run, images, out=tmp_path / "a.parquet", device="cpu").out)
     assert tuple(parquet.columns) == ASSIGN_COLUMNS
     assert list(parquet.path) == list(csv.path)
@@ -79,42 +61,24 @@ def test_parquet_holds_the_same_in_several_parts(run, images, tmp_path, monkeypa
     assert parquet.fits.dtype == bool
 
 
-def test_a_file_and_a_folder_that_exist_are_replaced_with_overwrite_alone(run, images, tmp_path) -> None:
+def test_a_folder_that_exists_is_replaced_with_overwrite_alone(run, images, tmp_path) -> None:
     out, folder = tmp_path / "notes.csv", tmp_path / "sorted"
-    out.write_text("my,own\nnotes,here\n")
-    with pytest.raises(InputError, match=r"notes\.csv.*--overwrite"):
-        assign_images(run, images, out=out, device="cpu")
-    assert out.read_text() == "my,own\nnotes,here\n"
-    assign_images(run, images, out=out, copy_to=folder, overwrite=True, device="cpu")
-    assert len(pd.read_csv(out)) == 7
+    assign_images(run, images, out=out, copy_to=folder, device="cpu")
+    out.unlink()
     with pytest.raises(InputError, match=r"sorted.*--overwrite"):
-        assign_images(run, images, copy_to=folder, device="cpu")
-    assert not (run / "assigned").exists()  # that was said before the work
-    assign_images(run, images, copy_to=folder, overwrite=True, device="cpu")
+        assign_images(run, images, out=out, copy_to=folder, device="cpu")
+    assert not out.exists()  # that was said before the work
+    assign_images(run, images, out=out, copy_to=folder, overwrite=True, device="cpu")
     (folder / "mine.txt").write_text("mine")
     with pytest.raises(InputError, match=r"mine\.txt"):
-        assign_images(run, images, copy_to=folder, overwrite=True, device="cpu")
+        assign_images(run, images, out=out, copy_to=folder, overwrite=True, device="cpu")
     assert len(list(folder.rglob("*.png"))) == 6
 
 
-def test_the_default_table_belongs_to_the_source_whose_images_it_lists(tmp_path) -> None:
-    """Whatever else lies under that name stays."""
-    (tmp_path / "new").mkdir()
-    first, listed = tmp_path / "assigned" / "new.csv", ["/photos/a.jpg", "/photos/b.jpg"]
-    assert default_output(tmp_path, str(tmp_path / "new"), listed) == first
-    first.parent.mkdir()
-    first.write_text("path,category\n/photos/b.jpg,fox\n")
-    assert default_output(tmp_path, str(tmp_path / "new"), listed) == first
-    for other in ("path,category\n/May/b.jpg,fox\n", "mine", "", "path\n\udc80"):
-        first.write_bytes(other.encode("utf-8", "surrogateescape"))
-        assert default_output(tmp_path, str(tmp_path / "new"), listed).name == "new (2).csv"
-    assert (
-        default_output(tmp_path, "s3://bucket/2025/new", ["s3://bucket/2025/new/a.jpg"]).name == "new (2).csv"
-    )
-    assert default_output(tmp_path, str(tmp_path / "list.parquet"), listed).name == "list.csv"
-
-
-def test_one_image_and_a_table_of_paths(run, images, tmp_path) -> None:
+def test_a_table_is_called_after_its_source(run, images, tmp_path) -> None:
+    assert source_stem(str(images)) == "new images"
+    assert source_stem(str(tmp_path / "list.parquet")) == "list"
+    assert source_stem("s3://bucket/2025/new") == "new"
     one = assign_images(run, images / "<b>.png", device="cpu")
     assert (one.n, one.out.name) == (1, "<b>.csv")
     (tmp_path / "list.csv").write_text("path\nnew images/<b>.png\nnew images/two  spaces.png\n")
@@ -130,9 +94,6 @@ def test_a_stranger_fits_nothing(run, tmp_path, monkeypatch) -> None:
     found = assign_images(run, tmp_path / "odd.png", copy_to=tmp_path / "sorted", device="cpu")
     assert found.unfit == 1
     assert (tmp_path / "sorted" / UNFIT_NOTE / "odd.png").is_file()
-
-
-# -- names ------------------------------------------------------------------------------------------------
 
 
 def test_the_file_and_the_folders_have_the_present_names(run, images, tmp_path) -> None:
@@ -153,17 +114,12 @@ def test_the_file_and_the_folders_have_the_present_names(run, images, tmp_path) 
         assert any(os.path.samefile(path, image) for image in images.rglob("*.png"))
 
 
-# -- the command ------------------------------------------------------------------------------------------
-
-
 def test_the_command_sums_up(run, images, tmp_path, capsys) -> None:
     words = [run, images, "--out", tmp_path / "a.csv", "--copy-to", tmp_path / "by category"]
     assert command([*map(str, words), "--device", "cpu", "--no-progress"]) == 0
     said = capsys.readouterr().out
-    assert "7 images:" in said
-    assert "1 could not be read" in said
-    assert str(tmp_path / "a.csv") in said
-    assert str(tmp_path / "by category") in said
+    for part in ("7 images:", "1 could not be read", str(tmp_path / "a.csv"), str(tmp_path / "by category")):
+        assert part in said
 
 
 @pytest.mark.parametrize(
@@ -171,7 +127,7 @@ def test_the_command_sums_up(run, images, tmp_path, capsys) -> None:
     [
         (["{run}", "{tmp}/absent"], "does not exist"),
         (["{tmp}", "{images}"], "holds no trained model"),
-        (["{run}", "{images}", "--out", "x.txt"], "must end in .csv or .parquet"),
+        (["{run}", "{images}", "--out", "x.txt"], "does not end in .csv or .parquet"),
         (["{run}", "{images}", "--copy-to", "{images}", "--overwrite"], "holds other files"),
         (["{run}", "{run}"], "There is no image in"),
         (["{run}"], "NEW_IMAGES"),

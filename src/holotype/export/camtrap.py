@@ -15,12 +15,12 @@ import json
 import math
 import os
 import re
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from holotype import __version__
 from holotype.data.csv import csv_text, escape_formula, read_columns, unescape_formula
@@ -34,7 +34,7 @@ from holotype.export.image_header import (
     ImageHeader,
     read_headers,
 )
-from holotype.export.results_table import ResultsTable, read_results_table
+from holotype.export.results_table import KINDS, ResultsTable, read_results_table
 from holotype.results.discovery import UNNAMED_PATTERN, Category
 from holotype.utils.atomic import write_text
 from holotype.utils.text import plural
@@ -99,26 +99,24 @@ class CamtrapResult:
 
     def summary(self, out: Path) -> str:
         """Describe in lines what was written to `out`."""
+        notes = {
+            f"are in {out / MEDIA_FOLDER}.": self.copied,
+            "without a camera time: the time of the file is used.": self.clocks[FILE_CLOCK],
+            "without a time zone: that of this computer is used.": self.clocks[CAMERA_CLOCK_NO_ZONE],
+            "left out: the files are gone.": self.gone,
+        }
         lines = [f"{plural(self.images, 'image')} of {plural(self.deployments, 'deployment')}: {out}"]
-        if self.copied:
-            lines.append(f"{plural(self.copied, 'image')} are in {out / MEDIA_FOLDER}.")
-        if n := self.clocks[FILE_CLOCK]:
-            lines.append(f"{plural(n, 'image')} without a camera time: the time of the file is used.")
-        if n := self.clocks[CAMERA_CLOCK_NO_ZONE]:
-            lines.append(f"{plural(n, 'image')} without a time zone: that of this computer is used.")
+        lines += [f"{plural(n, 'image')} {text}" for text, n in notes.items() if n]
         if self.names:
             more = f" and {len(self.names) - SHOWN:,} more" if len(self.names) > SHOWN else ""
             lines.append(f"Used as scientific names: {', '.join(self.names[:SHOWN])}{more}.")
-        if self.gone:
-            lines.append(f"{plural(self.gone, 'image')} left out: the files are gone.")
         if self.missing:
             asked = ", ".join(self.missing)
             lines.append(f"The standard also asks for: {asked}. Holotype keeps what you fill in.")
         return "\n".join(lines)
 
 
-@dataclass(frozen=True)
-class _Media:
+class _Media(NamedTuple):
     """A picture whose file exists."""
 
     path: str
@@ -128,9 +126,9 @@ class _Media:
     deployment: str
     header: ImageHeader
 
-    @property
-    def time(self) -> str:
-        return self.header.time.isoformat(timespec="seconds")
+
+def _iso(time: datetime) -> str:
+    return time.isoformat(timespec="seconds")
 
 
 def write_camtrap(
@@ -162,9 +160,9 @@ def write_camtrap(
     ) as new:
         earlier, earlier_rows = read_package(folder / PACKAGE), read_deployments(folder / DEPLOYMENTS_FILE)
         media = _read_media(results, names, progress)
-        headers: dict[str, list[ImageHeader]] = {}
+        headers: dict[str, list[ImageHeader]] = defaultdict(list)
         for one in media:
-            headers.setdefault(one.deployment, []).append(one.header)
+            headers[one.deployment].append(one.header)
         files = _copy_media(media, new, copy, progress)
         rows = merge_deployments(headers, earlier_rows)
         places = parse_coordinates(rows)
@@ -247,8 +245,8 @@ def merge_deployments(
         unsure = any(header.clock != CAMERA_CLOCK for header in of_images)
         new = {
             "deploymentID": name,
-            "deploymentStart": min(times).isoformat(timespec="seconds"),
-            "deploymentEnd": max(times).isoformat(timespec="seconds"),
+            "deploymentStart": _iso(min(times)),
+            "deploymentEnd": _iso(max(times)),
             "timestampIssues": old.get("timestampIssues") or str(unsure).lower(),
         }
         rows.append({column: new.get(column, old.get(column, "")) for column in DEPLOYMENTS})
@@ -314,7 +312,7 @@ def _media_rows(
         yield {
             "mediaID": one.id,
             "deploymentID": escape_formula(one.deployment),
-            "timestamp": one.time,
+            "timestamp": _iso(one.header.time),
             "filePath": file or media_address(one.path),
             "filePublic": "false",
             "fileName": escape_formula(os.path.basename(file or one.path)),
@@ -330,15 +328,22 @@ def _observations(
     words = ", ".join(filter(None, (facts.method, str(facts.backbone.get("name", "")))))
     by = escape_formula(f"Holotype {__version__}" + (f" ({words})" if words else ""))
     categories = {category.id: category for category in results.found.categories}
-    events = _events(results, media)
+    times: dict[str, list[datetime]] = defaultdict(list)
+    for one in media:
+        for number, row in enumerate(one.rows, start=1):
+            times[results.group[row] or f"{one.id}-{number}"].append(one.header.time)
+    events = {group: (_iso(min(some)), _iso(max(some))) for group, some in times.items()}
     for one, number, row in ((m, n, row) for m in media for n, row in enumerate(m.rows, start=1)):
+        id, group, box = f"{one.id}-{number}", results.group[row], results.parts[row][1]
         category, probability = categories.get(results.category_id[row]), results.probability[row]
-        box = results.parts[row][1]
+        start, end = events[group or id]
         cells = {
-            "observationID": f"{one.id}-{number}",
+            "observationID": id,
             "deploymentID": escape_formula(one.deployment),
             "mediaID": one.id,
-            **events.get(results.group[row], {"eventStart": one.time, "eventEnd": one.time}),
+            "eventID": escape_formula(group),
+            "eventStart": start,
+            "eventEnd": end,
             "observationLevel": "media",
             "observationType": "unclassified",
             "observationComments": escape_formula(results.note[row]),
@@ -347,37 +352,17 @@ def _observations(
             sides = ("bboxX", "bboxY", "bboxWidth", "bboxHeight")
             cells |= dict(zip(sides, box.text.split(","), strict=True))
         if category is not None:
-            name = category.name.replace("|", "/")  # a bar parts the tags
-            kind = "known" if category.kind == "known" else "new"
+            tags = f"category:{category.name.replace('|', '/')} | kind:{KINDS[category.kind]}"
             cells |= {
                 "observationType": observation_type(category),
                 "scientificName": species[category.id],
-                "classificationMethod": "human",
-                "observationTags": f"category:{name} | kind:{kind}"
-                + " | doubtful:true" * results.doubtful[row],
+                "classificationMethod": "human" if results.by_hand[row] else "machine",
+                "observationTags": tags + " | doubtful:true" * results.doubtful[row],
             }
             if not results.by_hand[row]:
                 sure = f"{probability:.6g}" if math.isfinite(probability) else ""
-                cells |= {"classificationMethod": "machine", "classifiedBy": by}
-                cells["classificationProbability"] = sure
+                cells |= {"classifiedBy": by, "classificationProbability": sure}
         yield cells
-
-
-def _events(results: ResultsTable, media: Sequence[_Media]) -> dict[str, dict[str, str]]:
-    """Return id, first and last time of the bursts."""
-    times: dict[str, list[datetime]] = {}
-    for one in media:
-        for row in one.rows:
-            times.setdefault(results.group[row], []).append(one.header.time)
-    return {
-        group: {
-            "eventID": escape_formula(group),
-            "eventStart": min(some).isoformat(timespec="seconds"),
-            "eventEnd": max(some).isoformat(timespec="seconds"),
-        }
-        for group, some in times.items()
-        if group
-    }
 
 
 def observation_type(category: Category) -> str:

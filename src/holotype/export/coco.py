@@ -17,11 +17,9 @@ from typing import Any
 from holotype import __version__
 from holotype.data.detections import HOLOTYPE_FORMAT
 from holotype.export.image_header import read_headers
-from holotype.export.results_table import ResultsTable, read_results_table
+from holotype.export.results_table import KINDS, ResultsTable, read_results_table
 from holotype.utils.atomic import refuse_existing, write_output
 from holotype.utils.text import plural
-
-SUPERCATEGORY = {"known": "known", "novel": "new"}
 
 
 @dataclass(frozen=True)
@@ -64,7 +62,7 @@ def write_coco(run: Path, file: Path, *, overwrite: bool = False, progress: bool
     ids = {category.id: number for number, category in enumerate(results.found.categories, start=1)}
     placed = [row for row in rows if results.category_id[row] in ids]
     categories = (
-        {"id": ids[one.id], "name": one.name, "supercategory": SUPERCATEGORY[one.kind]}
+        {"id": ids[one.id], "name": one.name, "supercategory": KINDS[one.kind]}
         for one in results.found.categories
     )
     # an image's id is its place in the collection, from 1

@@ -183,21 +183,16 @@ def check_replaceable(root: Path, overwrite: bool, merged: Collection[str] = ())
     """Raise InputError unless `root` is absent, empty, or a folder of Holotype of which nothing would be lost."""
     if os.path.lexists(root) and not root.is_dir():
         raise InputError(f"{root} is not a folder; name another.")
-    try:
-        if not root.is_dir() or not {*os.listdir(root)} - {*IGNORED}:
-            return
-        written = _read_marker(root)
-        if not overwrite:
-            raise InputError(f"{root} exists already; add --overwrite to replace it, or name another folder.")
-        lost = [
-            name
-            for name, found in _list_files(root).items()
-            if name not in merged and not (name in written and _is_spare(found, *written[name]))
-        ]
-    except OSError as error:
-        raise InputError(
-            f"{root} cannot be read ({error.strerror or error}); name another folder."
-        ) from error
+    if not root.is_dir() or not {*os.listdir(root)} - {*IGNORED}:
+        return
+    written = _read_marker(root)
+    if not overwrite:
+        raise InputError(f"{root} exists already; add --overwrite to replace it, or name another folder.")
+    lost = [
+        name
+        for name, found in _list_files(root).items()
+        if name not in merged and not (name in written and _is_spare(found, *written[name]))
+    ]
     if lost:
         more = f" and {len(lost) - SHOWN:,} more" if len(lost) > SHOWN else ""
         raise InputError(

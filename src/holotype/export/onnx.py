@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
-from types import ModuleType
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -64,8 +64,7 @@ class ParityResult:
         return self.features <= TOLERANCE * max(self.size, 1.0) and self.probability <= TOLERANCE
 
 
-@dataclass(frozen=True)
-class ParitySample:
+class ParitySample(NamedTuple):
     """Random images and what the trained model predicts for them."""
 
     images: np.ndarray
@@ -149,7 +148,7 @@ def export_onnx(run: Path, file: Path, *, overwrite: bool = False) -> ParityResu
     return parity
 
 
-def _packages() -> tuple[ModuleType, ModuleType]:
+def _packages() -> tuple[Any, Any]:
     try:
         onnx, runtime, _ = (import_module(name) for name in ONNX_PACKAGES)
     except ImportError as error:
@@ -159,7 +158,7 @@ def _packages() -> tuple[ModuleType, ModuleType]:
     return onnx, runtime
 
 
-def _trace(model: OnnxModel, size: int):  # type: ignore[no-untyped-def]
+def _trace(model: OnnxModel, size: int) -> Any:
     """Return the graph of the model as an onnx.ModelProto, for batches of any size; nothing is printed."""
     example = torch.zeros(TRACED_BATCH, 3, size, size, dtype=torch.uint8)
     before = logging.root.manager.disable
@@ -219,7 +218,7 @@ def parity_sample(trained: TrainedModel, n: int, seed: int) -> ParitySample:
     return ParitySample(images, features.numpy(), said.category, said.probability)
 
 
-def compare_outputs(samples: Sequence[ParitySample], session) -> ParityResult:  # type: ignore[no-untyped-def]
+def compare_outputs(samples: Sequence[ParitySample], session: Any) -> ParityResult:
     """Return the largest differences between the outputs of ONNX on the samples and those of the trained model."""
     rows = []
     for one in samples:

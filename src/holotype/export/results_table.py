@@ -24,6 +24,8 @@ from holotype.utils.text import plural
 
 MANUAL = (MOVED_NOTE, CONFIRMED_NOTE)
 """Notes that edits leave."""
+KINDS = {"known": "known", "novel": "new"}
+"""What other programs are told of the kinds of categories."""
 BOM = "\ufeff"
 """By which Excel knows that a CSV file is UTF-8."""
 
