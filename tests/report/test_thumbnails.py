@@ -32,7 +32,7 @@ def cut(folder, made, i: int) -> np.ndarray:
     sheet, place = divmod(int(made.cell[i]), GRID**2)
     left, top = place % GRID * CELL, place // GRID * CELL
     with Image.open(folder / sheet_name(sheet)) as image:
-        return np.asarray(image.crop((left, top, left + int(made.width[i]), top + int(made.height[i]))), int)
+        return np.asarray(image.crop((left, top, left + int(made.size[i, 0]), top + int(made.size[i, 1]))), int)
 
 
 def test_each_thumbnail_is_its_image(tmp_path):
@@ -41,8 +41,8 @@ def test_each_thumbnail_is_its_image(tmp_path):
     for i in range(70):
         colour = cut(tmp_path / "thumbs", made, i).mean(axis=(0, 1))
         np.testing.assert_allclose(colour, (i * 3 % 256, 80, 160), atol=4)
-        assert max(made.width[i], made.height[i]) == SIDE
-        assert made.width[i] / made.height[i] == pytest.approx(40 / (20 + i % 3 * 20), rel=0.02)
+        assert made.size[i].max() == SIDE
+        assert made.size[i, 0] / made.size[i, 1] == pytest.approx(40 / (20 + i % 3 * 20), rel=0.02)
 
 
 def test_what_cannot_be_read_has_no_thumbnail(tmp_path):
@@ -59,7 +59,7 @@ def test_photographs_stand_upright(tmp_path):
     exif[0x0112] = 6
     image.save(tmp_path / "a.jpg", exif=exif)
     made = make_thumbnails(["a"], [str(tmp_path / "a.jpg")], tmp_path / "thumbs", progress=False)
-    assert (made.width[0], made.height[0]) == (SIDE // 2, SIDE)
+    assert made.size[0].tolist() == [SIDE // 2, SIDE]
 
 
 def test_thumbnails_are_made_once_for_the_same_images(tmp_path, monkeypatch):
@@ -99,7 +99,7 @@ def test_only_sheets_with_a_changed_image_are_made_again(tmp_path, monkeypatch):
     assert again.cell.tolist() == first.cell[order].tolist()
     at = order.index(100)
     np.testing.assert_allclose(cut(folder, again, at).mean(axis=(0, 1)), (250, 10, 10), atol=4)
-    assert again.width[at] < again.height[at]
+    assert again.size[at, 0] < again.size[at, 1]
     assert {n: (folder / sheet_name(n)).read_bytes() for n in (0, 2)} == kept
     decoded.clear()
     make_thumbnails(files, files, folder, progress=False)
@@ -155,7 +155,7 @@ def test_thumbnails_are_never_taken_for_images(tmp_path, monkeypatch):
     def stop(*words):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(thumbnails, "_save", stop)
+    monkeypatch.setattr(thumbnails, "encode_png", stop)
     with pytest.raises(KeyboardInterrupt):
         make_thumbnails(files, files, tmp_path / "photos" / "report" / "thumbs", progress=False)
     (tmp_path / "photos" / "report" / "thumbs" / sheet_name(0)).write_bytes(b"half a sheet")
