@@ -193,6 +193,13 @@ def test_a_lasso_holds_what_it_winds_round():
     assert answers == [inside for *_, inside in asked]
 
 
+def test_names_are_compared_as_people_compare_them():
+    names = ["trip/IMG_0012.JPG", "trip\\b\\img_0013.jpg", "home/Ka\u0308fer.png", "<b>.png", "home/img.png"]
+    asked = {"img_001": [0, 1], "TRIP/": [0, 1], "käfer": [2], "K\u00c4FER": [2], "<B>": [3], "home/": [2, 4],
+             "  ": [], "nothing": []}  # fmt: skip
+    assert run_javascript("findNames", [[names, words] for words in asked]) == list(asked.values())
+
+
 # -- edits.csv --------------------------------------------------------------------------------------------
 
 
