@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -38,8 +38,7 @@ from holotype.methods.registry import allow_code
 from holotype.results.apply_edits import CONFIRMED_NOTE, MOVED_NOTE, REJECTED_NOTE
 from holotype.results.calibration import interpolate
 from holotype.results.centroids import Centroids, unit_rows
-from holotype.results.discovery import DISCOVERY_FILE as DISCOVERY
-from holotype.results.discovery import Discovery, read_features, write_csv
+from holotype.results.discovery import DISCOVERY_FILE, Discovery, read_features, write_csv
 from holotype.runs.model_io import ModelConfig, ModelReader, TrainedModel, load_model
 from holotype.runs.predict import predict
 from holotype.utils.atomic import refuse_existing, refuse_links, write_output
@@ -52,8 +51,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True)
-class CategoryName:
+class CategoryName(NamedTuple):
     """What a category is called now, after renaming and merging."""
 
     name: str
@@ -74,9 +72,8 @@ class CorrectedModel:
     """Id of a category of the model to that of the one it is now; "" = rejected."""
     called: dict[str, CategoryName]
     """By id, those that were split off by hand included."""
-    ids: tuple[str, ...] = ()
-    """Of the centres; none where no image has changed its category."""
     centres: Centroids | None = None
+    """Of the categories in `called`; None where no image has changed its category."""
     asleep: frozenset[str] = frozenset()
     """Ids of the categories out of which every image was moved or rejected."""
     rivals: dict[str, set[str]] = field(default_factory=dict)
@@ -95,8 +92,10 @@ class CorrectedModel:
         return [called.name for id, called in self.called.items() if id not in self.trained.ids]
 
     def place(self, read: ModelReader) -> pd.DataFrame:
-        """category_id, category, kind, probability, known_score, typicality, fits; "" and NaN for images that could not
-        be read. An image in no category fits nothing."""
+        """Return category_id, category, kind, probability, known_score, typicality and fits.
+
+        They are "" and NaN for images that could not be read. An image in no category fits nothing.
+        """
         frame = self.trained.place(read)
         ids = np.array([self.end.get(id, "") for id in frame["category_id"]], dtype=object)
         if self.centres is not None:
@@ -111,7 +110,7 @@ class CorrectedModel:
     def _choose(self, features: np.ndarray, ids: np.ndarray, frame: pd.DataFrame) -> None:
         """Let each image have the nearest of the categories in question, and judge by the centres of today."""
         assert self.centres is not None
-        index, centre = {id: i for i, id in enumerate(self.ids)}, unit_rows(self.centres.mean)
+        index, centre = {id: i for i, id in enumerate(self.called)}, unit_rows(self.centres.mean)
         said = ids.copy()  # by the model: what has followed already does not follow again
         for id in set(said) - {""}:
             rows = np.flatnonzero(said == id)
@@ -124,25 +123,21 @@ class CorrectedModel:
         rows = np.flatnonzero(ids != "")
         chosen = np.array([index[id] for id in ids[rows]], dtype=np.int64)
         category, typicality, fits = self.centres.judge(features[rows], chosen)
-        ids[rows] = np.array(self.ids, dtype=object)[category]
-        for column, values, nothing in (("typicality", typicality, np.nan), ("fits", fits, False)):
-            spread = np.full(len(ids), nothing, dtype=values.dtype)
-            spread[rows] = values
-            frame[column] = spread
+        ids[rows] = np.array(list(self.called), dtype=object)[category]
+        frame["typicality"], frame["fits"] = np.float32(np.nan), False
+        frame.loc[rows, "typicality"], frame.loc[rows, "fits"] = typicality, fits
 
 
 def load_corrected(run: Path, trained: TrainedModel) -> CorrectedModel:
-    """The model of a run folder with what discovery.json there says of its categories, else as it was trained."""
+    """Return the model of a run folder with its categories as discovery.json has them, else as it was trained."""
     end = {id: id for id in trained.ids}
     called = {id: CategoryName(id, "known" if id in trained.known else "novel") for id in trained.ids}
     plain = CorrectedModel(trained, end, called)
-    if not (run / DISCOVERY).is_file():
+    if not (run / DISCOVERY_FILE).is_file():
         return plain
     found = Discovery.load(run)
     if found.run_id != trained.run_id:
-        log.warning(
-            f"The model in {run} is of another round than its report; new images get the names of the model."
-        )
+        log.warning(f"Model and report of {run} are of another round each; new images get the model's names.")
         return plain
     edits, now = found.facts.edits, {category.id: category for category in found.categories}
     for id in trained.ids:
@@ -160,7 +155,7 @@ def load_corrected(run: Path, trained: TrainedModel) -> CorrectedModel:
 
 
 def with_centroids(run: Path, plain: CorrectedModel, found: Discovery) -> CorrectedModel:
-    """With centres of the images that are in each category now, where edits have moved any."""
+    """Add the centres of the images that are in each category now, where edits have moved any."""
     edits, note = found.facts.edits, found.images["note"].fillna("")
     if not edits.applied or not (
         edits.merged or edits.rejected or edits.asleep or set(note) & set(MANUAL_NOTES)
@@ -169,14 +164,13 @@ def with_centroids(run: Path, plain: CorrectedModel, found: Discovery) -> Correc
     features = read_features(run, len(found.images))
     if features is None:
         log.warning(
-            f"There is no features.npy in {run}, so categories which were split off by hand get no new images; "
-            f"holotype cut {run} makes it."
+            f"What was split off gets no new images without features.npy; holotype cut {run} makes it."
         )
         return plain
     ids = tuple(plain.called)
     index = {id: i for i, id in enumerate(ids)}
     category = np.array([index.get(id, -1) for id in found.images["category_id"]])
-    plain.ids, plain.centres = ids, Centroids.measure(features, category, len(ids))
+    plain.centres = Centroids.measure(features, category, len(ids))
     rows = np.flatnonzero(note.isin((MOVED_NOTE, CONFIRMED_NOTE)).to_numpy(bool) & (category >= 0))
     rows = rows[np.isfinite(features[rows]).all(axis=1)]
     said = predict(plain.trained.method, np.asarray(features[rows], np.float32)).category
@@ -387,7 +381,7 @@ class AssignShard:
 
     def __call__(self, number: int, advance: Callable[[int], None] = lambda more: None) -> AssignResult:
         paths = read_shard_paths(Path(self.folder) / PLAN_FILE, number)
-        file, stamp = part_file(Path(self.folder), number), _digest("\0".join(file_stamps(paths)).encode())
+        file, stamp = part_file(Path(self.folder), number), _digest(file_stamps(paths))
         table = _finished_part(file, paths, stamp)
         if table is None:
             table = self._place(paths, stamp, advance)
@@ -405,9 +399,7 @@ class AssignShard:
         with allow_code(self.allows_code):
             model, digest = _load_once(self.run, self.device)
         if digest != self.digest:
-            raise InputError(
-                f"The model or the corrections of {self.run} have changed since the command began."
-            )
+            raise InputError(f"Model or corrections of {self.run} have changed since the command began.")
         frames: list[pd.DataFrame] = []
         for frame in assign_stream(model, paths):
             frames.append(frame)
@@ -462,15 +454,14 @@ def model_digest(run: Path, model: CorrectedModel) -> str:
     state: dict[str, Any] = {
         "end": model.end,
         "called": {id: [one.name, one.kind] for id, one in model.called.items()},
-        "ids": list(model.ids),
         "asleep": sorted(model.asleep),
         "curve": [list(point) for point in model.curve],
     }
     if model.centres is not None:  # those of the images as they lie now
         images = Discovery.load(run).images
         state["images"] = [list(images["category_id"]), list(images["note"].fillna(""))]
-    return _digest(json.dumps(state, sort_keys=True).encode(), ModelConfig.read(run).weights.encode())
+    return _digest([state, ModelConfig.read(run).weights])
 
 
-def _digest(*content: bytes) -> str:
-    return hashlib.sha256(b"".join(len(part).to_bytes(8, "little") + part for part in content)).hexdigest()
+def _digest(content: Any) -> str:
+    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()

@@ -25,6 +25,7 @@ from typing import Any, NamedTuple
 from holotype import __version__
 from holotype.data.csv import csv_text, escape_formula, read_columns, unescape_formula
 from holotype.data.image_files import has_own_file
+from holotype.data.paths import find_images
 from holotype.errors import InputError
 from holotype.export.folders import NewFolder, TargetFile, new_folder
 from holotype.export.image_header import (
@@ -200,30 +201,20 @@ def deployment_names(results: ResultsTable, source: str | None) -> list[str]:
     if source == BY_FOLDER:
         below = [results.below_root(path) for path in results.path]
         if any(os.path.isabs(path) for path in below):
-            raise InputError(
-                f"The images of {results.run} lie in no folder of their own, so folders tell no deployments; give "
-                "--deployments a file with the columns path and deployment."
-            )
+            raise InputError(f"The images of {results.run} share no folder; give --deployments a file.")
         return [path.split("/")[0] if "/" in path else results.title for path in below]
     columns = read_columns(Path(source))
     if not {"path", "deployment"} <= set(columns):
-        raise InputError(
-            f"{source} has the columns {', '.join(columns)}; it must have path and deployment, or give --deployments "
-            f"{BY_FOLDER}."
-        )
-    starts = (results.found.facts.root or "", os.path.abspath(os.path.dirname(source)))
-    names = {
-        os.path.normpath(os.path.join(start, path)): unescape_formula(name.strip())
-        for path, name in zip(columns["path"], columns["deployment"], strict=True)
-        for start in starts
-    }
+        raise InputError(f"{source} must have the columns path and deployment; it has {', '.join(columns)}.")
     pictures = [picture for picture, _ in results.parts]
+    starts = (Path(results.found.facts.root), Path(os.path.abspath(source)).parent)
+    paths, _ = find_images(columns["path"], starts, set(pictures).__contains__, lambda: pictures)
+    listed = (unescape_formula(name.strip()) for name in columns["deployment"])
+    names = dict(zip(paths, listed, strict=True))
     absent = [picture for picture in pictures if not names.get(picture)]
     if absent:
-        raise InputError(
-            f"{source} names no deployment for {len(absent):,} of the {len(results):,} images, for example "
-            f"{absent[0]}; add them, with paths relative to {starts[0] or starts[1]}."
-        )
+        missing = f"{len(absent):,} of the {len(results):,} images, for example {absent[0]}"
+        raise InputError(f"{source} names no deployment for {missing}; add them.")
     return [names[picture] for picture in pictures]
 
 

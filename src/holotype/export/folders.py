@@ -173,9 +173,9 @@ def new_folder(
             new.write_marker(run_id)
             check_replaceable(root, overwrite, merged)  # somebody may have put something there meanwhile
     except OSError as error:
+        reason = error.strerror or error
         raise InputError(
-            f"{root} could not be written ({error.strerror or error}), and nothing was changed: free some space or "
-            "name another folder, then run the same command again."
+            f"{root} could not be written ({reason}); name another, or free some space."
         ) from error
 
 
@@ -196,8 +196,8 @@ def check_replaceable(root: Path, overwrite: bool, merged: Collection[str] = ())
     if lost:
         more = f" and {len(lost) - SHOWN:,} more" if len(lost) > SHOWN else ""
         raise InputError(
-            f"{root} holds files that would be lost, because somebody added or changed them, or their originals are "
-            f"gone: {', '.join(lost[:SHOWN])}{more}; move them elsewhere, or name another folder."
+            f"{root} holds files that would be lost (added, changed, or without their originals): "
+            f"{', '.join(lost[:SHOWN])}{more}; move them elsewhere, or name another folder."
         )
 
 
@@ -207,9 +207,7 @@ def _read_marker(root: Path) -> dict[str, tuple[str, str]]:
         files = json.loads((root / MARKER).read_bytes())["files"]
         return {name: (image, stamp) for name, (image, stamp) in files.items()}
     except (FileNotFoundError, ValueError, KeyError, TypeError, AttributeError) as error:
-        raise InputError(
-            f"{root} holds other files, and was not written by Holotype; name a new or empty folder."
-        ) from error
+        raise InputError(f"{root} holds other files; name a new or empty folder.") from error
 
 
 def _list_files(root: Path) -> dict[str, os.stat_result]:

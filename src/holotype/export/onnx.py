@@ -121,10 +121,9 @@ def export_onnx(run: Path, file: Path, *, overwrite: bool = False) -> ParityResu
     onnx, runtime = _packages()
     refuse_existing(file, overwrite, (".onnx",))
     trained = load_model(run, "cpu")
+    name = type(trained.method).__name__
     if not has_logits(trained.method):
-        raise InputError(
-            f"{type(trained.method).__name__} has no logits, by which an exported model would place images."
-        )
+        raise InputError(f"{name} has no logits, by which an exported model would place images.")
     # before the model is cast to single precision
     samples = [parity_sample(trained, n, seed) for seed, n in enumerate(CHECKED_IMAGES)]
     try:
@@ -132,8 +131,7 @@ def export_onnx(run: Path, file: Path, *, overwrite: bool = False) -> ParityResu
     except RuntimeError as error:  # what torch raises for whatever is no graph
         reason = " ".join(str(error).split())[:200]
         raise InputError(
-            f"{type(trained.method).__name__} cannot be written as ONNX, since its way from pixels to logits is no "
-            f"graph that torch can record ({reason}); holotype assign places images without it."
+            f"{name} cannot be written as ONNX, since torch can record no graph of it ({reason}); use holotype assign."
         ) from error
     onnx.helper.set_model_props(proto, model_facts(load_corrected(Path(run), trained)))
     content = proto.SerializeToString()
@@ -141,8 +139,7 @@ def export_onnx(run: Path, file: Path, *, overwrite: bool = False) -> ParityResu
     if not parity.sound:
         raise InputError(
             f"The ONNX model differs from the trained one (features by {parity.features:.2g}, probabilities by "
-            f"{parity.probability:.2g}), so nothing was written; {type(trained.method).__name__} may not place "
-            "images by its classifier alone, or another version of onnxruntime or torch may help."
+            f"{parity.probability:.2g}), so nothing was written; {name} may not place images by its classifier alone."
         )
     write_output(file, lambda part: part.write_bytes(content), overwrite=overwrite)
     return parity
@@ -152,9 +149,7 @@ def _packages() -> tuple[Any, Any]:
     try:
         onnx, runtime, _ = (import_module(name) for name in ONNX_PACKAGES)
     except ImportError as error:
-        raise InputError(
-            f"holotype export needs the package {error.name}; install it with pip install 'holotype[onnx]'."
-        ) from error
+        raise InputError(f"holotype export needs {error.name}: pip install 'holotype[onnx]'.") from error
     return onnx, runtime
 
 
@@ -185,10 +180,7 @@ def model_facts(model: CorrectedModel) -> dict[str, str]:
     """Return what a user of the file needs to know, as text; categories, names and kinds in the order of the logits."""
     trained, called = model.trained, [model.names[id] for id in model.trained.ids]
     if model.split_off:
-        log.warning(
-            f"The file has no logits for what was split off by hand ({', '.join(model.split_off)}); holotype assign "
-            "knows it, and so does the next round of holotype discover."
-        )
+        log.warning(f"The file has no logits for what was split off by hand ({', '.join(model.split_off)}).")
     size = trained.backbone.image_size
     return {
         "run_id": trained.run_id,

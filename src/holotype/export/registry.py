@@ -48,22 +48,10 @@ class ExporterOptions:
 
 
 EXPORTERS = (
+    Exporter("folders", "DIR", "One folder of links per category.", "folders:write_folders", ("copy",)),
     Exporter(
-        "folders",
-        "DIR",
-        "Every image in a folder of its category, as links.",
-        "folders:write_folders",
-        ("copy",),
-    ),
-    Exporter(
-        "labels", "FILE", "labels.csv for the next holotype discover.", "results_table:write_labels", ("all",)
+        "labels", "FILE", "Labels for the next discovery (CSV).", "results_table:write_labels", ("all",)
     ),
     Exporter("coco", "FILE", "COCO JSON, with the boxes, or the whole image as box.", "coco:write_coco"),
-    Exporter(
-        "camtrap_dp",
-        "DIR",
-        "A Camtrap DP package for camera traps.",
-        "camtrap:write_camtrap",
-        ("copy", "deployments"),
-    ),
+    Exporter("camtrap_dp", "DIR", "A Camtrap DP package.", "camtrap:write_camtrap", ("copy", "deployments")),
 )

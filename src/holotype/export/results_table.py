@@ -101,8 +101,7 @@ def read_results_table(run: Path, *, need_files: bool = False) -> ResultsTable:
         raise InputError(f"The run in {run} has no images; there is nothing to write.")
     if need_files and not any(image_exists(path) for path in images["path"]):  # mostly the first one is
         raise InputError(
-            f"No image of {run} is where it was, for example {images['path'][0]}; this needs the files: bring them "
-            "back, or run holotype discover with their new folder first."
+            f"No image of {run} is where it was, such as {images['path'][0]}; bring them back, or discover them anew."
         )
     images = images if "group" in images else images.assign(group="")
     names = ("path", "label", "category", "category_id", "problem", "note", "group")
@@ -157,9 +156,7 @@ def write_labels(
     label = label_rows(results, every=all)
     by_class = Counter(name for name in label if name)
     if not by_class:
-        raise InputError(
-            f"No image of {run} is labelled, moved or confirmed; confirm some in the report, or add --all."
-        )
+        raise InputError(f"No image of {run} is labelled, moved or confirmed; confirm some, or add --all.")
 
     def write(part: Path) -> None:
         with part.open("w", encoding="utf-8", newline="") as stream:

@@ -138,9 +138,7 @@ def _read_manifest(
         table = np.array([rows[path][:3] for path in paths], dtype=int).reshape(-1, 3)
         same = [rows[path][3] == stamp for path, stamp in zip(paths, stamps, strict=True)]
     except CorruptFile as error:
-        log.warning(
-            f"{folder / SHEETS_MANIFEST} cannot be read ({error}), and is made again with its pictures."
-        )
+        log.warning(f"{folder / SHEETS_MANIFEST} cannot be read ({error}), and is made again.")
         return None
     except (OSError, ValueError, KeyError, TypeError, AttributeError, IndexError):
         return None
