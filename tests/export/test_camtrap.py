@@ -1,9 +1,13 @@
-"""A Camtrap DP package: keys lead somewhere, values are those that the standard allows, people's own work stays."""
+"""A Camtrap DP package: keys lead somewhere, values are those that the standard allows, people's own work stays.
+
+Times, sizes and formats come from the headers of the images.
+"""
 
 from __future__ import annotations
 
 import csv
 import json
+import os
 import re
 from collections.abc import Iterable
 from dataclasses import replace
@@ -13,31 +17,86 @@ from urllib.parse import unquote
 
 import numpy as np
 import pytest
+from PIL import Image
 
 from export.made_results import edit, made_run, paths
-from export.test_image_header import photo
 from holotype.errors import InputError
-from holotype.export.camtrap import (
-    BY_FOLDER,
-    DEPLOYMENTS,
-    MEDIA,
-    OBSERVATIONS,
-    build_datapackage,
-    deployment_names,
-    media_address,
-    merge_deployments,
-    missing_fields,
-    observation_type,
-    parse_coordinates,
-    read_deployments,
-    read_package,
-    scientific_name,
-    write_camtrap,
+from holotype.export import camtrap
+from holotype.export.camtrap import DEPLOYMENTS, MEDIA, OBSERVATIONS, missing_fields, write_camtrap
+from holotype.export.image_header import (
+    CAMERA_CLOCK,
+    CAMERA_CLOCK_NO_ZONE,
+    FILE_CLOCK,
+    ImageHeader,
+    read_header,
+    read_headers,
 )
-from holotype.export.image_header import CAMERA_CLOCK, FILE_CLOCK, ImageHeader
 from holotype.export.results_table import read_results_table
 from holotype.results.discovery import Category, Discovery
 from tests.conftest import write_csv
+
+WRITTEN = datetime(2021, 4, 18, 20, 25, tzinfo=UTC)
+
+
+def photo(path: Path, exif: dict[int, str] | None = None, orientation: int = 1, **how) -> str:
+    image, data = Image.new("RGB", (40, 30)), Image.Exif()
+    data[0x0112] = orientation
+    data.get_ifd(0x8769).update(exif or {})
+    data[0x8769] = 0  # TIFF is written without its EXIF data otherwise
+    image.save(path, exif=data, **how)
+    os.utime(path, (WRITTEN.timestamp(), WRITTEN.timestamp()))
+    return str(path)
+
+
+TAKEN = "2020:05:30 04:57:37"
+
+
+@pytest.mark.parametrize("zone", ["+02:00", "-03:30"])
+def test_the_cameras_time_with_its_zone(tmp_path, zone) -> None:
+    head = read_header(photo(tmp_path / "a.jpg", {0x9003: TAKEN, 0x9011: zone}))
+    assert head.time.isoformat() == f"2020-05-30T04:57:37{zone}"
+    assert (head.clock, head.mediatype, head.width, head.height) == (CAMERA_CLOCK, "image/jpeg", 40, 30)
+
+
+@pytest.mark.parametrize("kind", ["jpeg", "png", "tiff", "webp"])
+def test_without_a_zone_that_of_the_computer(tmp_path, kind) -> None:
+    head = read_header(photo(tmp_path / f"a.{kind}", {0x9004: f"{TAKEN}\0"}))
+    assert (head.clock, head.mediatype) == (CAMERA_CLOCK_NO_ZONE, f"image/{kind}")
+    assert head.time == datetime(2020, 5, 30, 4, 57, 37).astimezone()
+    assert head.time.tzinfo is not None
+
+
+@pytest.mark.parametrize("told", [{}, {0x9003: "0000:00:00 00:00:00"}, {0x9003: "yesterday"}])
+def test_without_a_time_that_of_the_file_and_a_turned_image_is_measured_upright(tmp_path, told) -> None:
+    head = read_header(photo(tmp_path / "a.jpg", told, orientation=6))
+    assert (head.clock, head.time, head.width, head.height) == (FILE_CLOCK, WRITTEN, 30, 40)
+
+
+def test_what_is_no_image_has_no_size(tmp_path) -> None:
+    (tmp_path / "a.jpg").write_bytes(b"no image")
+    (tmp_path / "b.xyz").write_bytes(b"")
+    heads = [read_header(str(tmp_path / name)) for name in ("a.jpg", "b.xyz")]
+    assert [(h.width, h.height, h.clock, h.mediatype) for h in heads] == [
+        (0, 0, FILE_CLOCK, "image/jpeg"),
+        (0, 0, FILE_CLOCK, "image/unknown"),
+    ]
+
+
+def test_an_image_inside_a_container(tmp_path) -> None:
+    np.savez(tmp_path / "pack.npz", x=np.zeros((2, 5, 7), dtype=np.uint8))
+    first, beyond = (read_header(f"{tmp_path / 'pack.npz'}#{i}") for i in (1, 2))
+    assert (first.width, first.height, first.mediatype, first.clock) == (7, 5, "image/png", FILE_CLOCK)
+    assert beyond.width == 0
+
+
+def test_many_come_in_their_order(tmp_path) -> None:
+    for side in range(1, 6):
+        Image.new("RGB", (side, side)).save(tmp_path / f"{side}.png")
+    paths = [str(tmp_path / f"{i % 5 + 1}.png") for i in range(2500)]
+    assert [head.width for head in read_headers(paths, progress=False)] == [i % 5 + 1 for i in range(2500)]
+
+
+# -- the package -----------------------------------------------------------------------------------------
 
 FILE_PATH = re.compile(r"(?=^[^./~])(^((?!\.{2}).)*$).*$")
 """The standard's own pattern."""
@@ -88,16 +147,8 @@ def run(tmp_path) -> Path:
 
 
 @pytest.fixture
-def results(run):
-    return read_results_table(run)
-
-
-@pytest.fixture
 def dp(tmp_path) -> Path:
     return tmp_path / "dp"
-
-
-# -- the package ------------------------------------------------------------------------------------------
 
 
 def test_it_says_what_the_run_says(run, dp) -> None:
@@ -131,6 +182,11 @@ def test_it_says_what_the_run_says(run, dp) -> None:
         assert f"category:{row.category} | kind:{kind}" in mine["observationTags"]
         assert ("doubtful:true" in mine["observationTags"]) == row.doubtful
     assert package(dp)["taxonomic"] == [{"scientificName": "Vulpes vulpes"}]
+    rows = [(str(path), f"cam {i % 2}") for i, path in enumerate(found.images.path)]
+    cams, two = write_csv(dp.parent / "cams.csv", "path,deployment", rows), dp.parent / "two"
+    assert write_camtrap(run, two, deployments=str(cams)).deployments == 2
+    assert_valid(two)
+    assert [row["mediaID"] for row in table(two, "media")] == list(files)  # ids stay
 
 
 def test_where_times_come_from_is_said(run, dp) -> None:
@@ -152,6 +208,8 @@ def test_where_times_come_from_is_said(run, dp) -> None:
 
 def test_a_second_call_keeps_what_people_filled_in(run, dp) -> None:
     assert write_camtrap(run, dp).missing[0] == "latitude and longitude in deployments.csv"
+    with pytest.raises(InputError, match="--overwrite"):
+        write_camtrap(run, dp)
     (row,) = table(dp, "deployments")
     row |= {"latitude": "-51.5", "longitude": "4.7", "habitat": "=dune"}
     write_csv(dp / "deployments.csv", ",".join(row), [tuple(row.values())])
@@ -167,20 +225,10 @@ def test_a_second_call_keeps_what_people_filled_in(run, dp) -> None:
     assert package(dp)["spatial"] == {"type": "Point", "coordinates": [4.7, -51.5]}
     assert package(dp)["contributors"] == [{"title": "A. Person"}]
     assert package(dp)["taxonomic"] == [{"scientificName": "Sus scrofa"}]
-
-
-def test_what_others_made_or_changed_is_not_replaced(run, dp, tmp_path) -> None:
-    with pytest.raises(InputError, match="holds other files"):
-        write_camtrap(run, tmp_path)
-    write_camtrap(run, dp)
-    with pytest.raises(InputError, match="--overwrite"):
-        write_camtrap(run, dp)
-    with (dp / "observations.csv").open("a") as stream:
-        stream.write("one of my own\n")
-    before = {file.name: file.read_bytes() for file in dp.iterdir()}
-    with pytest.raises(InputError, match=r"would be lost.*observations\.csv"):
+    (dp / "media.csv").write_text("mine")  # what people changed elsewhere is not replaced
+    with pytest.raises(InputError, match=r"would be lost.*media\.csv"):
         write_camtrap(run, dp, overwrite=True)
-    assert {file.name: file.read_bytes() for file in dp.iterdir()} == before
+    assert (dp / "media.csv").read_text() == "mine"
 
 
 def test_images_can_be_part_of_the_package_and_those_of_containers_always_are(run, dp, tmp_path) -> None:
@@ -201,18 +249,6 @@ def test_images_can_be_part_of_the_package_and_those_of_containers_always_are(ru
     assert_valid(dp)
     (inside,) = (row for row in table(dp, "media") if row["filePath"].startswith("media/"))
     assert inside["filePath"] == "media/my pictures/pack.npz-1.png"
-
-
-def test_several_deployments_and_ids_that_stay(run, tmp_path) -> None:
-    found = Discovery.load(run)
-    rows = [(str(path), f"cam {i % 2}") for i, path in enumerate(found.images.path)]
-    write_csv(tmp_path / "cams.csv", "path,deployment", rows)
-    before = write_camtrap(run, tmp_path / "one")
-    after = write_camtrap(run, tmp_path / "two", deployments=str(tmp_path / "cams.csv"))
-    assert (before.deployments, after.deployments) == (1, 2)
-    assert_valid(tmp_path / "two")
-    ids = [[row["mediaID"] for row in table(tmp_path / name, "media")] for name in ("one", "two")]
-    assert ids[0] == ids[1]
 
 
 def test_a_species_in_the_second_box_of_a_picture_is_named(run, dp) -> None:
@@ -241,8 +277,6 @@ def test_an_event_begins_before_it_ends_though_the_clock_is_set_back_in_it(run, 
     assert times == [("2024-10-27T02:59:58+02:00", "2024-10-27T02:00:01+01:00")] * 2
 
 
-# -- names and addresses ----------------------------------------------------------------------------------
-
 SPECIES = ["Vulpes vulpes", "Canis lupus", "Canis latrans", "Sus scrofa", "Ursus arctos", "Lynx lynx", "Gulo gulo",
            "Puma concolor", "Panthera leo", "Rangifer tarandus", "Procyon lotor", "Capra ibex", "Ovis canadensis",
            "Alces alces", "Lynx rufus", "Canis lupus familiaris", "Bos taurus", "Marmota monax"]  # fmt: skip
@@ -254,19 +288,19 @@ TYPES = {"Red kite": "animal", "Human": "human", "people": "human", "vehicle": "
 
 
 def test_scientific_names_types_and_addresses() -> None:
-    assert [name for name in SPECIES if scientific_name(name) != name] == []
-    assert [name for name in OTHERS if scientific_name(name)] == []
+    assert [name for name in SPECIES if camtrap.scientific_name(name) != name] == []
+    assert [name for name in OTHERS if camtrap.scientific_name(name)] == []
     for kind in ("novel", "known"):  # a class since it was split, and nobody knows what it is
-        assert {name: observation_type(Category("id", name, kind, 1)) for name in TYPES} == TYPES
-    assert media_address("/a b/x..y#1.jpg") == "file:///a%20b/x%2E%2Ey%231.jpg"
-    assert FILE_PATH.match(media_address("/../x.jpg"))
+        assert {name: camtrap.observation_type(Category("id", name, kind, 1)) for name in TYPES} == TYPES
+    assert camtrap.media_address("/a b/x..y#1.jpg") == "file:///a%20b/x%2E%2Ey%231.jpg"
+    assert FILE_PATH.match(camtrap.media_address("/../x.jpg"))
 
 
-# -- datapackage.json -------------------------------------------------------------------------------------
-
-
-def test_it_says_what_the_standard_asks_for_and_what_is_missing(results) -> None:
-    content = build_datapackage(results, {}, [JULY, MAY], [], ["Sus scrofa", "Canis lupus", "Sus scrofa"])
+def test_it_says_what_the_standard_asks_for_and_what_is_missing(run) -> None:
+    results = read_results_table(run)
+    content = camtrap.build_datapackage(
+        results, {}, [JULY, MAY], [], ["Sus scrofa", "Canis lupus", "Sus scrofa"]
+    )
     assert {"resources", "profile", "created", "project", "spatial", "temporal", "taxonomic"} <= set(content)
     assert [one["name"] for one in content["resources"]] == ["deployments", "media", "observations"]
     for one in content["resources"]:
@@ -282,15 +316,16 @@ def test_it_says_what_the_standard_asks_for_and_what_is_missing(results) -> None
     assert missing_fields(content) == ["contributors", "project.samplingDesign", "project.captureMethod"]
 
 
-def test_what_people_add_to_it_stays(results) -> None:
-    held = build_datapackage(results, {}, [MAY], [], [])
+def test_what_people_add_to_it_stays(run) -> None:
+    results = read_results_table(run)
+    held = camtrap.build_datapackage(results, {}, [MAY], [], [])
     held["contributors"], held["licenses"] = [{"title": "A. Person"}], ["mine"]
     held["project"] |= {"samplingDesign": "opportunistic", "captureMethod": ["x"], "title": "Mine"}
     sus = {"scientificName": "Sus scrofa", "taxonRank": "species"}
     held["taxonomic"] = [sus, {"scientificName": "Old name"}]
     held["sources"].append({"title": "Another"})
     held["resources"].append({"name": "individuals", "data": []})
-    again = build_datapackage(results, held, [MAY], [(4.0, 50.7), (5.7, 51.5)], ["Sus scrofa"])
+    again = camtrap.build_datapackage(results, held, [MAY], [(4.0, 50.7), (5.7, 51.5)], ["Sus scrofa"])
     assert missing_fields(again) == []
     assert (again["project"]["title"], again["licenses"], again["taxonomic"]) == ("Mine", ["mine"], [sus])
     assert [one["title"] for one in again["sources"]] == ["Another", "Holotype"]
@@ -299,40 +334,38 @@ def test_what_people_add_to_it_stays(results) -> None:
     ring = again["spatial"]["coordinates"][0]
     assert ring[0] == ring[-1] == [4.0, 50.7]
     assert [5.7, 51.5] in ring
-    assert build_datapackage(results, again, [MAY], [], [])["spatial"] == again["spatial"]
+    assert camtrap.build_datapackage(results, again, [MAY], [], [])["spatial"] == again["spatial"]
 
 
 def test_a_file_that_is_no_package_any_more_is_one_sentence(tmp_path) -> None:
     file = tmp_path / "datapackage.json"
-    assert read_package(file) == {}
+    assert camtrap.read_package(file) == {}
     for text in ("{", "[]", '{"project": 3}', '{"taxonomic": {}}', '{"sources": [1]}', '{"resources": 1}'):
         file.write_text(text)
         with pytest.raises(InputError, match="any more"):
-            read_package(file)
+            camtrap.read_package(file)
 
 
-# -- deployments ------------------------------------------------------------------------------------------
-
-
-def test_one_folders_or_a_file_name_the_deployments(results, tmp_path) -> None:
-    assert set(deployment_names(results, None)) == {"my pictures"}
+def test_one_folders_or_a_file_name_the_deployments(run, tmp_path) -> None:
+    results = read_results_table(run)
+    assert set(camtrap.deployment_names(results, None)) == {"my pictures"}
     cams = tmp_path / "cams.csv"
     names = [Path(path).name.replace('"', '""') for path in results.path]
     rows = [f'"{name}",{("one", "=two")[i % 2]}' for i, name in enumerate(names)]
     cams.write_text("\n".join(["path,deployment", *rows]), encoding="utf-8")
-    assert deployment_names(results, str(cams))[:3] == ["one", "=two", "one"]
+    assert camtrap.deployment_names(results, str(cams))[:3] == ["one", "=two", "one"]
     cams.write_text("\n".join(["path,deployment", *rows[1:]]), encoding="utf-8")
     with pytest.raises(InputError, match="names no deployment for 1 of the 40 images"):
-        deployment_names(results, str(cams))
+        camtrap.deployment_names(results, str(cams))
     cams.write_text("path,camera\nx,y\n")
     with pytest.raises(InputError, match="must have the columns path and deployment"):
-        deployment_names(results, str(cams))
+        camtrap.deployment_names(results, str(cams))
     root = Path(results.found.facts.root)
     results.path[:3] = [str(root / name) for name in ("cam 1/a/1.png", "cam 2/1.png", "1.png")]
-    assert deployment_names(results, BY_FOLDER)[:3] == ["cam 1", "cam 2", "my pictures"]
+    assert camtrap.deployment_names(results, camtrap.BY_FOLDER)[:3] == ["cam 1", "cam 2", "my pictures"]
     results.path[3] = "/elsewhere/1.png"
     with pytest.raises(InputError, match="share no folder"):
-        deployment_names(results, BY_FOLDER)
+        camtrap.deployment_names(results, camtrap.BY_FOLDER)
 
 
 def headers(times: Iterable[datetime], clock: str = CAMERA_CLOCK) -> list[ImageHeader]:
@@ -340,18 +373,18 @@ def headers(times: Iterable[datetime], clock: str = CAMERA_CLOCK) -> list[ImageH
 
 
 def test_times_span_the_images_and_what_people_fill_in_stays() -> None:
-    (row,) = merge_deployments({"a": headers([JUNE, JULY, MAY])}, [])
+    (row,) = camtrap.merge_deployments({"a": headers([JUNE, JULY, MAY])}, [])
     assert tuple(row) == DEPLOYMENTS
     assert (row["deploymentStart"], row["deploymentEnd"]) == (MAY.isoformat(), JULY.isoformat())
     assert row["timestampIssues"] == "false"
-    assert merge_deployments({"a": headers([JUNE], FILE_CLOCK)}, [])[0]["timestampIssues"] == "true"
+    assert camtrap.merge_deployments({"a": headers([JUNE], FILE_CLOCK)}, [])[0]["timestampIssues"] == "true"
     filled = row | {"latitude": "-51.5", "habitat": "dune", "deploymentEnd": "?", "timestampIssues": "true"}
     empty = dict.fromkeys(DEPLOYMENTS, "")
     other, bare = (
         empty | {"deploymentID": "b", "cameraID": "7"},
         empty | {"deploymentID": "c", "deploymentEnd": "y"},
     )
-    first, second = merge_deployments({"a": headers([JUNE])}, [filled, other, bare])
+    first, second = camtrap.merge_deployments({"a": headers([JUNE])}, [filled, other, bare])
     assert second["deploymentID"] == "b"  # nothing was filled into c
     assert (first["latitude"], first["habitat"], first["timestampIssues"]) == ("-51.5", "dune", "true")
     assert (first["deploymentStart"], first["deploymentEnd"]) == (MAY.isoformat(), JUNE.isoformat())
@@ -359,11 +392,11 @@ def test_times_span_the_images_and_what_people_fill_in_stays() -> None:
 
 def test_a_table_from_a_spreadsheet_is_read(tmp_path) -> None:
     file = tmp_path / "deployments.csv"
-    assert read_deployments(file) == []
+    assert camtrap.read_deployments(file) == []
     file.write_bytes("\ufeffdeploymentID;latitude;longitude\r\n'=a;51.5;4.7\r\nb;;\r\nc;91;0\r\n".encode())
-    rows = read_deployments(file)
+    rows = camtrap.read_deployments(file)
     assert [row["deploymentID"] for row in rows] == ["=a", "b", "c"]
-    assert parse_coordinates(rows) == [(4.7, 51.5)]
+    assert camtrap.parse_coordinates(rows) == [(4.7, 51.5)]
     file.write_text("id\n1\n")
     with pytest.raises(InputError, match="no column deploymentID"):
-        read_deployments(file)
+        camtrap.read_deployments(file)

@@ -21,12 +21,10 @@ from holotype.export.assign import load_corrected
 from holotype.export.onnx import (
     CHECKED_IMAGES,
     OnnxModel,
-    ParityResult,
     ParitySample,
     compare_outputs,
     export_onnx,
     model_facts,
-    parity_sample,
 )
 from holotype.methods import Prediction
 from holotype.methods.debgcd import DebGCD
@@ -121,16 +119,6 @@ def test_onnx_places_images_as_torch_does(method, trained_by, runtime, squares_f
     assert json.loads(told["names"]) == ids
 
 
-@pytest.mark.parametrize("method", METHODS)
-def test_the_graph_says_what_predict_says(method, trained_by) -> None:
-    trained = load_model(trained_by(method), "cpu")
-    samples = [parity_sample(trained, n, seed) for seed, n in enumerate((1, 8))]
-    assert all(len(np.unique(image)) > 1 for one in samples for image in one.images)
-    parity = compare_outputs(samples, TorchSession(trained))
-    assert parity.sound
-    assert parity.probability < 1e-5
-
-
 def test_the_names_of_today_are_told(run, tmp_path, caplog) -> None:
     """In the order of the logits: merged categories share a name, and a rejected one has none."""
     trained = load_model(run, "cpu")
@@ -149,14 +137,6 @@ def test_the_names_of_today_are_told(run, tmp_path, caplog) -> None:
     assert json.loads(told["names"]) == [names.get(id, id) for id in trained.ids]
     assert json.loads(told["kinds"])[:4] == ["known", "known", "known", ""]
     assert "no logits for what was split off by hand (limes)" in caplog.text
-
-
-def test_the_command_prints_the_difference(run, tmp_path, monkeypatch, capsys) -> None:
-    monkeypatch.setattr(module, "export_onnx", lambda *_, **__: ParityResult(1e-6, 2e-5, 3.0))
-    assert command([str(run), str(tmp_path / "model.onnx")]) == 0
-    said = capsys.readouterr().out
-    assert "features 1.0e-06" in said
-    assert "probability of the category 2.0e-05" in said
 
 
 @pytest.mark.parametrize(
@@ -184,22 +164,28 @@ def by_the_other_head(method: DebGCD, features: Tensor) -> Prediction:
     return Prediction(category, probability, probability)
 
 
-def test_a_graph_of_another_head_is_found_out(trained_by, monkeypatch) -> None:
-    """The logits are those of the classifier, which a method need not place images by."""
-    run = trained_by("debgcd")
-    monkeypatch.setattr(DebGCD, "predict", by_the_other_head)
-    trained = load_model(run, "cpu")
-    assert not compare_outputs([parity_sample(trained, 8, 0)], TorchSession(trained)).sound
-
-
-def test_a_method_that_places_images_otherwise_is_not_exported(
-    runtime, trained_by, tmp_path, monkeypatch
+@pytest.mark.parametrize("other", [False, True])
+def test_a_graph_of_another_head_is_found_out_and_not_written(
+    trained_by, tmp_path, monkeypatch, capsys, other
 ) -> None:
-    run = trained_by("debgcd")
-    monkeypatch.setattr(DebGCD, "predict", by_the_other_head)
-    with pytest.raises(InputError, match="may not place images by its classifier alone"):
-        export_onnx(run, tmp_path / "model.onnx")
-    assert list(tmp_path.iterdir()) == []
+    """The logits are those of the classifier, which a method need not place images by."""
+    run, file = trained_by("debgcd"), tmp_path / "model.onnx"
+    if other:
+        monkeypatch.setattr(DebGCD, "predict", by_the_other_head)
+    graph, props = SimpleNamespace(SerializeToString=lambda: b"graph"), {}
+    helper = SimpleNamespace(set_model_props=lambda _, facts: props.update(facts))
+    session = SimpleNamespace(InferenceSession=lambda _: TorchSession(load_model(run, "cpu")))
+    monkeypatch.setattr(module, "_packages", lambda: (SimpleNamespace(helper=helper), session))
+    monkeypatch.setattr(module, "_trace", lambda *_: graph)
+    if other:
+        with pytest.raises(InputError, match="may not place images by its classifier alone"):
+            export_onnx(run, file)
+        assert list(tmp_path.iterdir()) == []
+    else:
+        assert command([str(run), str(file)]) == 0
+        assert file.read_bytes() == b"graph"
+        assert "probability of the category" in capsys.readouterr().out
+    assert props["run_id"] == RUN_ID
 
 
 def test_a_bad_name_a_file_of_somebody_else_and_what_is_no_graph_are_refused(

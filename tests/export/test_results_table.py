@@ -1,17 +1,21 @@
-"""Labels for a next run: who gets which, and that `discover` reads the same ones back."""
+"""Labels for a next run, which `discover` reads back, and COCO JSON by its public description."""
 
 from __future__ import annotations
 
 import csv
+import json
 import shutil
 from pathlib import Path
 
 import pytest
+from PIL import Image
 
 from export.made_results import edit, made_run, paths
 from holotype.data.boxes import Box, with_box
+from holotype.data.detections import read_detections
 from holotype.data.load import load_table
 from holotype.errors import InputError
+from holotype.export.coco import write_coco
 from holotype.export.results_table import class_names, label_rows, read_results_table, write_labels
 from holotype.results.apply_edits import FOLLOWS_NOTE
 from holotype.results.describe import LABELLED as OF_BURST
@@ -167,3 +171,87 @@ def test_labels_that_nobody_gave_are_no_labels_of_people(run) -> None:
     found.images.loc[mine[1], "note"] = ""
     found.save(run)
     assert [read_results_table(run).by_hand[row] for row in mine[:4]] == [False, True, True, True]
+
+
+# -- COCO ------------------------------------------------------------------------------------------------
+
+
+def assert_coco(content: dict) -> None:
+    """What https://cocodataset.org/#format-data asks for."""
+    assert set(content) == {"info", "licenses", "images", "annotations", "categories"}
+    info = dict.fromkeys(("version", "description", "contributor", "url", "date_created"), str) | {
+        "year": int
+    }
+    assert {key: type(value) for key, value in content["info"].items()} == info
+    for key in ("images", "annotations", "categories"):
+        ids = [one["id"] for one in content[key]]
+        assert all(type(id) is int for id in ids)
+        assert len(set(ids)) == len(ids)
+    images = {one["id"]: one for one in content["images"]}
+    for one in images.values():
+        assert type(one["width"]) is type(one["height"]) is int
+        assert min(one["width"], one["height"]) > 0
+        assert isinstance(one["file_name"], str)
+    known = {one["id"] for one in content["categories"]}
+    assert {one["supercategory"] for one in content["categories"]} <= {"known", "new"}
+    for one in content["annotations"]:
+        image = images[one["image_id"]]
+        width, height = image["width"], image["height"]
+        assert one["category_id"] in known
+        assert one["bbox"] == [0, 0, width, height]
+        assert one["area"] == width * height
+        assert one["segmentation"] == [[0, 0, width, 0, width, height, 0, height]]
+        assert one["iscrowd"] == 0
+        assert 0 <= one["score"] <= 1
+
+
+def test_coco_says_what_the_run_says(run, tmp_path) -> None:
+    one, other = paths(run, "new-02")[:2]
+    found = edit(
+        run, ("rename", "", "new-01", "Käfer, =2"), ("move", one, "", "Bag"), ("reject", other, "", "")
+    )
+    Path(paths(run, "Bag")[-1]).unlink()
+    done = write_coco(run, tmp_path / "out" / "coco.json")
+    content = json.loads((tmp_path / "out" / "coco.json").read_text(encoding="utf-8"))
+    assert_coco(content)
+    n = len(found.images)
+    assert (done.images, done.annotations, done.unread) == (n - 1, n - 2, 1)
+    assert (len(content["images"]), len(content["annotations"])) == (n - 1, n - 2)
+    names = {c["id"]: (c["name"], c["supercategory"]) for c in content["categories"]}
+    assert {("Käfer, =2", "new"), ("Bag", "known")} <= set(names.values())
+    said = {a["image_id"]: (names[a["category_id"]][0], a["score"]) for a in content["annotations"]}
+    for image in content["images"]:
+        path = tmp_path / "my pictures" / image["file_name"]
+        assert Image.open(path).size == (image["width"], image["height"])
+        row = found.images[found.images.path == str(path)].iloc[0]
+        score = 1.0 if row.label != "" or str(path) == one else row.probability
+        expected = None if str(path) == other else (row.category, pytest.approx(score, abs=1e-6))
+        assert said.get(image["id"]) == expected
+
+
+def test_what_has_no_probability_has_no_score_and_what_is_unreadable_is_left_out(run, tmp_path) -> None:
+    with pytest.raises(InputError, match=r"does not end in \.json"):
+        write_coco(run, tmp_path / "coco.txt")
+    found = Discovery.load(run)
+    found.images["probability"] = float("nan")
+    found.images.loc[5, ["label", "category", "category_id", "kind", "problem"]] = ["", "", "", "", "cut off"]
+    found.save(run)
+    assert write_coco(run, tmp_path / "coco.json").unread == 1
+    content = json.loads((tmp_path / "coco.json").read_text(encoding="utf-8"))
+    scored = {one["image_id"] for one in content["annotations"] if "score" in one}
+    assert scored == {i + 1 for i, label in enumerate(found.images.label) if label}
+    assert 6 not in {one["id"] for one in content["images"]}
+
+
+def test_scores_of_coco_are_not_those_of_a_detector(run, tmp_path) -> None:
+    """Read as boxes, an image of which the model is unsure was left out as a box of which a detector is."""
+    write_coco(run, tmp_path / "coco.json")
+    content = json.loads((tmp_path / "coco.json").read_text())
+    unsure = [one for one in content["annotations"] if one["score"] < 0.9]
+    assert unsure
+    found = read_detections(tmp_path / "coco.json", confidence=0.9)
+    assert (len(found.boxes), found.left_out) == (len(content["annotations"]), {})
+    content["info"]["description"] = "by somebody else"
+    (tmp_path / "other.json").write_text(json.dumps(content))
+    other = read_detections(tmp_path / "other.json", confidence=0.9)
+    assert len(other.boxes) == len(found.boxes) - len(unsure)

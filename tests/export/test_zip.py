@@ -15,7 +15,6 @@ from holotype.cli.report import command
 from holotype.errors import InputError
 from holotype.export.zip import write_zip
 from holotype.results.discovery import Discovery, RunFacts
-from holotype.results.edits import Edit, edits_csv
 from report.made import make_discovery
 
 TABLES = ("assignments.csv", "categories.csv")
@@ -32,11 +31,6 @@ def run(tmp_path) -> Path:
     found.images.loc[2, "problem"] = f"{found.images.path[2]} is cut off"
     found.save(tmp_path / "run")
     return tmp_path / "run"
-
-
-def data(file: Path) -> dict:
-    script = parts(file)["a/report/data.js"].decode()
-    return json.loads(script.removeprefix("window.HOLOTYPE = ").removesuffix(";\n"))
 
 
 def parts(file: Path) -> dict[str, bytes]:
@@ -128,17 +122,3 @@ def test_a_table_of_what_changed_comes_along(run, tmp_path):
     command([str(run), "--no-progress"])
     assert write_zip(run, tmp_path / "a.zip").tables == (*TABLES, "changes.csv")
     assert "changes.csv what became" in parts(tmp_path / "a.zip")["a/README.txt"].decode()
-
-
-def test_edits_that_come_back_find_their_images(run, tmp_path, capsys):
-    """They call images by the names in the mailed report; once they are in the run, a new zip knows them."""
-    command([str(run), "--zip", str(tmp_path / "a.zip"), "--no-progress"])
-    image = data(tmp_path / "a.zip")["images"]["path"][7]
-    row = ["run-made-1", "t", "move", image, "", "Owl"]
-    (tmp_path / "edits.csv").write_text(edits_csv([Edit(*row)]), encoding="utf-8")
-    words = ["--edits", str(tmp_path / "edits.csv"), "--zip", str(tmp_path / "a.zip"), "--overwrite"]
-    assert command([str(run), *words, "--no-progress"]) == 0
-    assert "1 edit applied." in capsys.readouterr().out
-    (moved,) = Discovery.load(run).images.query("category == 'Owl'").path
-    assert moved == str(tmp_path / "collection" / image)
-    assert data(tmp_path / "a.zip")["log"] == [row]
