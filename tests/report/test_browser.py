@@ -20,9 +20,6 @@ VIEWS = ("overview", "category", "map", "relations", "doubtful", "settings")
 TILES = ".content > .gallery .tile"
 
 
-# -- views ------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("width", [1280, 390])
 def test_every_view_renders_and_fits_and_names_run_nothing(open_page, reported, scheme, width):
@@ -123,9 +120,6 @@ def test_a_gallery_answers_the_keyboard(page):
     for number, view in enumerate(VIEWS, start=1):
         press(tab, str(number))
         tab.wait_for_selector(f"main.{view}")
-
-
-# -- boxes, bursts, days and cameras ----------------------------------------------------------------------
 
 
 def test_boxes_are_framed_in_their_picture_and_named_by_edits(open_page, tmp_path):
@@ -238,9 +232,6 @@ def test_a_report_without_bursts_and_headers_offers_nothing_of_them(page):
     assert tab.locator("#selection button").first.inner_text() == "Move to…"
 
 
-# -- finding images ---------------------------------------------------------------------------------------
-
-
 def find(tab, words: str) -> None:
     tab.locator("#find-field").fill(words)
     tab.wait_for_selector("main.find")
@@ -320,9 +311,6 @@ def test_more_like_this_shows_the_nearest_whatever_their_category(open_page, tmp
     assert "could not be read" in tab.locator(".lead").inner_text()
     page.open("alike/unheard")
     assert "no such image" in tab.locator(".lead").inner_text()
-
-
-# -- on paper ---------------------------------------------------------------------------------------------
 
 
 def on_paper(tab) -> None:

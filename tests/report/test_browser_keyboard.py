@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from report.conftest import directions
-from report.keys import edited, edits, focus, listed, press, tab_to_image
+from report.keys import after, edited, edits, focus, listed, press, tab_to_image
 from report.made import make_discovery
 
 TILES = ".content > .gallery .tile"
@@ -29,41 +29,30 @@ def type_in(tab, text: str) -> None:
     press(tab, "Enter")
 
 
-# -- the focus goes on ------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("select", [True, False])
 @pytest.mark.parametrize(("key", "action"), [("c", "confirm"), ("r", "reject")])
 def test_an_edit_in_a_gallery_goes_on_to_the_next_image(sandals, key, action, select):
     """Without a selection it is about the image that has the focus; behind the last image it stays at the end."""
     tab, before = sandals
-    press(tab, *(["Space"] if select else []), key)
-    assert focus(tab) == before[1]
-    press(tab, "ArrowRight")
-    assert focus(tab) == before[2]
-    press(tab, key)
-    assert focus(tab) == before[3]
+    assert after(tab, *(["Space"] if select else []), key) == before[1]
+    assert after(tab, "ArrowRight") == before[2]
+    assert after(tab, key) == before[3]
     assert [said for said, _ in edits(tab)] == [action, action]
     assert edited(tab) == [before[0], before[2]]
     assert len(listed(tab)) == (10 if action == "confirm" else 8)
-    press(tab, "End", key)
-    assert focus(tab) == before[-1 if action == "confirm" else -2]
+    assert after(tab, "End", key) == before[-1 if action == "confirm" else -2]
     assert edited(tab)[2:] == before[-1:]
 
 
 def test_an_edit_of_several_goes_on_behind_them_and_undo_goes_back_to_what_it_brings_back(sandals):
     tab, before = sandals
-    press(tab, "Space", "ArrowRight", "ArrowRight", "Space", "ArrowLeft", "Space", "r")
-    assert focus(tab) == before[3]
+    assert after(tab, "Space", "ArrowRight", "ArrowRight", "Space", "ArrowLeft", "Space", "r") == before[3]
     assert sorted(edited(tab)) == sorted(before[:3])
-    press(tab, "u")
-    assert focus(tab) == before[0]
+    assert after(tab, "u") == before[0]
     assert edits(tab) == []
-    press(tab, "ArrowRight", "r", "ArrowRight", "ArrowRight", "u")
-    assert focus(tab) == before[1]
+    assert after(tab, "ArrowRight", "r", "ArrowRight", "ArrowRight", "u") == before[1]
     assert listed(tab) == before
-    press(tab, "u")
-    assert focus(tab) == before[1]
+    assert after(tab, "u") == before[1]
 
 
 def test_doubtful_images_one_after_the_other_until_none_is_left(page):
@@ -76,8 +65,7 @@ def test_doubtful_images_one_after_the_other_until_none_is_left(page):
         assert len(edits(tab)) == n
     assert listed(tab, "Doubtful") == []
     assert focus(tab) == "main"
-    press(tab, "u")
-    assert focus(tab) == before[-1]
+    assert after(tab, "u") == before[-1]
     assert edited(tab) == before[:-1]
 
 
@@ -87,15 +75,12 @@ def test_on_the_border_and_on_the_map_the_focus_goes_on_too(page):
     press(tab, "Enter")
     before = listed(tab, "Images on the border")
     assert tab_to_image(tab) == before[0]
-    press(tab, "r")
-    assert focus(tab) == before[1]
-    press(tab, "ArrowRight")
-    assert focus(tab) == before[2]
+    assert after(tab, "r") == before[1]
+    assert after(tab, "ArrowRight") == before[2]
     tab = page.open("map")
     tab.locator("#map-canvas").focus()
     tab.wait_for_timeout(200)
-    press(tab, "+", "ArrowRight", "r")
-    assert focus(tab) == "map-canvas"
+    assert after(tab, "+", "ArrowRight", "r") == "map-canvas"
     press(tab, "ArrowRight", "r")
     assert len(edits(tab)) == len(set(edited(tab))) == 3
 
@@ -137,23 +122,17 @@ def test_controls_keep_the_focus_when_the_view_is_made_anew(page):
     assert tab.locator(".head h1").inner_text() == "lupus"
     assert focus(tab) == "Rename…"
     tab.get_by_label("Sort").focus()
-    press(tab, "ArrowDown")
-    assert focus(tab) == "SELECT"
+    assert after(tab, "ArrowDown") == "SELECT"
     assert tab.get_by_label("Sort").input_value() == "odd"
-
-
-# -- letters ----------------------------------------------------------------------------------------------
 
 
 def test_the_letters_of_a_name_go_into_the_field_and_undo_nothing(sandals):
     """Space, c, Space, m, lotus, Enter: there is no lotus, so nothing is moved, and nothing undone."""
     tab, before = sandals
-    press(tab, "Space", "c", "Space", "m")
-    assert focus(tab) == "Find a category"
+    assert after(tab, "Space", "c", "Space", "m") == "Find a category"
     tab.keyboard.type("lotus")
     assert tab.locator("dialog input").input_value() == "lotus"
-    press(tab, "Enter", "Escape")
-    assert focus(tab) == before[1]
+    assert after(tab, "Enter", "Escape") == before[1]
     assert edited(tab) == [before[0]]
     for key in ("m", "n"):  # where there is no image, letters do nothing either
         press(tab, "1")
@@ -178,34 +157,27 @@ def test_a_new_category_is_named_before_it_is_confirmed_and_the_focus_goes_on(pa
     assert edits(tab)[2:] == [("move", "crumb")]
 
 
-# -- the close-up and the list of edits -------------------------------------------------------------------
-
-
-def large(tab) -> str:
+def large(tab, *keys: str) -> str:
+    press(tab, *keys)
     return tab.locator("dialog.look .soft").first.inner_text()
 
 
 def test_the_close_up_takes_the_same_keys_and_goes_on(sandals):
     tab, before = sandals
-    press(tab, "ArrowRight", "Enter", "c")
-    assert large(tab) == "3 of 10"
-    press(tab, "r")
-    assert large(tab) == "4 of 10"
+    assert large(tab, "ArrowRight", "Enter", "c") == "3 of 10"
+    assert large(tab, "r") == "4 of 10"
     press(tab, "m")
     type_in(tab, "sneaker")
     assert large(tab) == "5 of 10"
     assert edits(tab) == [("confirm", "Sandal"), ("reject", ""), ("move", "Sneaker")]
     assert edited(tab) == before[1:4]
-    press(tab, "u")
-    assert large(tab) == "4 of 10"
+    assert large(tab, "u") == "4 of 10"
     assert len(edits(tab)) == 2
-    press(tab, "ArrowRight", "ArrowRight")
-    assert large(tab) == "6 of 10"
+    assert large(tab, "ArrowRight", "ArrowRight") == "6 of 10"
     press(tab, "Escape")
     tab.wait_for_selector("dialog", state="detached")
     assert focus(tab) == before[5]
-    press(tab, "ArrowLeft")
-    assert focus(tab) == before[4]
+    assert after(tab, "ArrowLeft") == before[4]
 
 
 def test_the_close_up_edits_what_it_shows_and_leaves_selection_and_focus_alone(sandals):
@@ -213,17 +185,14 @@ def test_the_close_up_edits_what_it_shows_and_leaves_selection_and_focus_alone(s
     press(tab, "Space", "ArrowRight", "Space", "ArrowRight", "Enter", "r")
     assert edited(tab) == [before[2]]
     press(tab, "Escape")
+    tab.wait_for_selector("dialog", state="detached")
     assert "2 selected" in tab.locator("#selection").inner_text()
     press(tab, "Home", "Enter")
     tab.get_by_role("button", name="Next image").focus()
-    press(tab, "Enter", "Enter")
-    assert focus(tab) == "Next image"
-    press(tab, "ArrowRight")
-    assert large(tab) == "4 of 9"
-    press(tab, *["Enter"] * 5)
-    assert large(tab) == "9 of 9"  # where that button is disabled
-    press(tab, "ArrowLeft")
-    assert large(tab) == "8 of 9"
+    assert after(tab, "Enter", "Enter") == "Next image"
+    assert large(tab, "ArrowRight") == "4 of 9"
+    assert large(tab, *["Enter"] * 5) == "9 of 9"  # where that button is disabled
+    assert large(tab, "ArrowLeft") == "8 of 9"
 
 
 def test_undo_in_the_list_of_edits_keeps_the_focus_there(sandals):
@@ -232,24 +201,19 @@ def test_undo_in_the_list_of_edits_keeps_the_focus_there(sandals):
     tab.locator("#edits-button").focus()
     press(tab, "Enter")
     tab.get_by_role("button", name="Undo last").focus()
-    press(tab, "Enter")
-    assert focus(tab) == "Undo last"
-    press(tab, "Enter")
-    assert focus(tab) == "Close"
+    assert after(tab, "Enter") == "Undo last"
+    assert after(tab, "Enter") == "Close"
     assert edits(tab) == []
-    press(tab, "Enter")
-    assert focus(tab) == "edits-button"
-
-
-# -- move to: Enter and arrows choose, and the list begins with what is most alike --------------------------
+    assert after(tab, "Enter") == "edits-button"
 
 
 def options(tab) -> list[str]:
     return tab.locator(".choices").get_by_role("option").locator(".who").all_inner_texts()
 
 
-def highlighted(tab) -> str | None:
+def highlighted(tab, *keys: str) -> str | None:
     """The name of the option that the field points to, if it is also the one that is marked."""
+    press(tab, *keys)
     return tab.evaluate("""() => {
       const field = document.querySelector("dialog input");
       const option = document.getElementById(field.getAttribute("aria-activedescendant"));
@@ -285,15 +249,11 @@ def test_enter_takes_the_only_match_and_a_name_that_is_typed_in_full_is_meant(pa
 
 def test_arrows_go_through_the_list_and_escape_gives_the_image_back(sandals):
     tab, before = sandals
-    press(tab, "m", "ArrowDown")
-    assert highlighted(tab) == options(tab)[0]
-    press(tab, "ArrowDown", "ArrowDown", "ArrowUp")
-    assert highlighted(tab) == options(tab)[1]
-    press(tab, "ArrowUp", "ArrowUp")
-    assert highlighted(tab) == options(tab)[-1]
+    assert highlighted(tab, "m", "ArrowDown") == options(tab)[0]
+    assert highlighted(tab, "ArrowDown", "ArrowDown", "ArrowUp") == options(tab)[1]
+    assert highlighted(tab, "ArrowUp", "ArrowUp") == options(tab)[-1]
     assert focus(tab) == "Find a category"
-    press(tab, "Escape")
-    assert focus(tab) == before[0]
+    assert after(tab, "Escape") == before[0]
     tab.wait_for_selector("dialog", state="detached")
     press(tab, "m", "ArrowDown", "ArrowDown")
     wanted = highlighted(tab)
@@ -319,9 +279,6 @@ def test_the_list_begins_with_what_is_most_alike_else_it_is_in_alphabetical_orde
     assert names[:2] == ["new-03", "Bag"] if known else names == sorted(names, key=str.lower)
     assert "Sandal" not in names
     assert len(names) == 8
-
-
-# -- the selection ----------------------------------------------------------------------------------------
 
 
 def shown(tab, name: str) -> None:
@@ -378,9 +335,6 @@ def test_it_ends_where_an_edit_lets_another_category_be_shown(page):
     assert tab.locator("#selection").is_hidden()
     press(tab, "r")
     assert tab.locator("#edits-button").inner_text() == "No edits"
-
-
-# -- the lasso --------------------------------------------------------------------------------------------
 
 
 def open_map(page):
