@@ -16,15 +16,14 @@ from export.made_results import edit, made_run, paths
 from holotype.data.load import load_table
 from holotype.data.readers.folder import REJECTED_FOLDER, SORTED_FOLDER, UNREADABLE_FOLDER, read_folder
 from holotype.errors import InputError
+from holotype.export import folders
 from holotype.export.folders import (
     COPY,
     HARD_LINK,
-    LONGEST,
     SYMLINK,
     FoldersResult,
     TargetFile,
     new_folder,
-    safe_name,
     write_folders,
 )
 from holotype.results.discovery import Discovery
@@ -64,9 +63,6 @@ def refuse(*_: object, **__: object) -> None:
     raise OSError(errno.EPERM, "no links here")
 
 
-# -- what is written ------------------------------------------------------------------------------------
-
-
 def test_a_new_folder_holds_links_of_the_images_that_exist(tmp_path, images) -> None:
     out = tmp_path / "deep" / "out"
     done = sort(out, [*images, str(tmp_path / "never.png")], "cat cat dog dog emu")
@@ -85,12 +81,11 @@ def test_a_new_folder_holds_links_of_the_images_that_exist(tmp_path, images) -> 
 def test_symbolic_links_and_copies_where_hard_links_fail(tmp_path, images, monkeypatch) -> None:
     monkeypatch.setattr(os, "link", refuse)
     assert sort(tmp_path / "sym", images).made == {SYMLINK: 4}
-    assert (tmp_path / "sym" / "cat" / "0.png").is_symlink()
     monkeypatch.setattr(os, "symlink", refuse)
     assert sort(tmp_path / "copies", images).made == {COPY: 4}
     assert tree(tmp_path / "sym") == tree(tmp_path / "copies") == TREE
-    copy = tmp_path / "copies" / "cat" / "1.png"
-    assert not copy.is_symlink()
+    link, copy = (tmp_path / name / "cat" / "1.png" for name in ("sym", "copies"))
+    assert (link.is_symlink(), copy.is_symlink()) == (True, False)
     assert copy.stat().st_mtime_ns == os.stat(images[1]).st_mtime_ns
 
 
@@ -105,12 +100,11 @@ def test_images_inside_a_container_and_boxes_are_written(tmp_path, images) -> No
 
 def test_names_are_safe_and_differ_whatever_their_spelling(tmp_path) -> None:
     for name in ODD:
-        safe = safe_name(name)
-        assert safe
+        safe = folders.safe_name(name)
         assert not set(safe) & set('<>:"/\\|?*\n\0')
-        assert not safe.startswith(".")
-        assert not safe.endswith((".", " "))
-        assert len(safe.encode()) <= LONGEST + 1
+        assert safe[0] != "."
+        assert safe[-1] not in ". "
+        assert len(safe.encode()) <= folders.LONGEST + 1
         assert safe.upper() != "CON"
     same = [picture(tmp_path / "photos" / sub / name, i) for i, (sub, name) in enumerate(
         (("a", "IMG.png"), ("b", "img.PNG"), ("c", "IMG.png"), ("d", "a:b?.png"), ("e", "con.png"), ("f", "x..y.png"))
@@ -125,9 +119,6 @@ def test_names_are_safe_and_differ_whatever_their_spelling(tmp_path) -> None:
     assert odd.folders == len({name.partition("/")[0].casefold() for name in odd.file}) == len(ODD)
 
 
-# -- where it is written --------------------------------------------------------------------------------
-
-
 def test_a_folder_of_somebody_else_is_refused_with_and_without_overwrite(tmp_path, images) -> None:
     (tmp_path / "out" / "sub").mkdir(parents=True)
     (tmp_path / "out" / "sub" / "mine.txt").write_text("mine")
@@ -137,21 +128,18 @@ def test_a_folder_of_somebody_else_is_refused_with_and_without_overwrite(tmp_pat
         for overwrite in (False, True):
             with pytest.raises(InputError):
                 sort(tmp_path / name, images, overwrite=overwrite)
+    (tmp_path / "disk").mkdir()
+    (tmp_path / "disk" / ".DS_Store").touch()
+    (tmp_path / "link").symlink_to(tmp_path / "disk")
+    sort(tmp_path / "link", images)  # an empty folder is filled, and the folder that is named may be a link
+    assert (tmp_path / "link").is_symlink()
+    assert tree(tmp_path / "disk") == TREE
     for marker in ("{", "[]", '{"files": 1}', '{"files": {"a": 1}}'):
         (tmp_path / "out" / SORTED_FOLDER).write_text(marker)
         with pytest.raises(InputError, match="holds other files"):
             sort(tmp_path / "out", images, overwrite=True)
     assert (tmp_path / "out" / "sub" / "mine.txt").read_text() == "mine"
     assert not (tmp_path / "absent").exists()
-
-
-def test_an_empty_folder_is_filled(tmp_path, images, monkeypatch) -> None:
-    (tmp_path / "disk").mkdir()
-    (tmp_path / "disk" / ".DS_Store").touch()
-    (tmp_path / "out").symlink_to(tmp_path / "disk")  # the folder that is named may be a link
-    sort(tmp_path / "out", images)
-    assert (tmp_path / "out").is_symlink()
-    assert tree(tmp_path / "disk") == TREE
 
 
 @pytest.mark.parametrize("copy", [False, True])
@@ -176,27 +164,23 @@ def test_ones_own_is_replaced_whole_with_overwrite_alone(tmp_path, images, copy)
 
 
 CHANGES = {
-    "adds a file": lambda out, images: (out / "cat" / "notes.txt").write_text("mine"),
-    "adds a link": lambda out, images: (out / "cat" / "elsewhere").symlink_to(out.parent / "photos"),
-    "changes a copy": lambda out, images: picture(out / "cat" / "1.png", 88),
-    "removes the original": lambda out, images: Path(images[1]).unlink(),
+    "an added file": (False, "cat/notes.txt", lambda out, _: (out / "cat" / "notes.txt").write_text("mine")),
+    "an added link": (
+        False,
+        "cat/mine",
+        lambda out, _: (out / "cat" / "mine").symlink_to(out.parent / "photos"),
+    ),
+    "a changed copy": (True, "cat/1.png", lambda out, _: picture(out / "cat" / "1.png", 88)),
+    "a copy without original": (True, "cat/1.png", lambda _, images: Path(images[1]).unlink()),
+    "the last link": (False, "cat/1.png", lambda _, images: Path(images[1]).unlink()),
 }
 
 
-@pytest.mark.parametrize(
-    ("change", "copy", "lost"),
-    [
-        ("adds a file", False, "cat/notes.txt"),
-        ("adds a link", False, "cat/elsewhere"),
-        ("changes a copy", True, "cat/1.png"),
-        ("removes the original", True, "cat/1.png"),
-        ("removes the original", False, "cat/1.png"),  # the link is the last one
-    ],
-)
+@pytest.mark.parametrize(("copy", "lost", "change"), CHANGES.values(), ids=CHANGES)
 def test_what_would_be_lost_is_named_and_stays(tmp_path, images, change, copy, lost) -> None:
     out = tmp_path / "out"
     sort(out, images, copy=copy)
-    CHANGES[change](out, images)
+    change(out, images)
     before = sorted((file, file.stat().st_ino) for file in out.rglob("*"))
     with pytest.raises(InputError, match=f"would be lost.*{lost}"):
         sort(out, images, overwrite=True)
@@ -239,9 +223,6 @@ def test_a_stop_and_a_kill_or_a_failure_between_the_two_renames_lose_nothing(
     assert sorted(os.listdir(tmp_path)) == ["out", "photos"]
 
 
-# -- of a run -------------------------------------------------------------------------------------------
-
-
 def sizes(root: Path) -> Counter[str]:
     """Images by folder."""
     return Counter(file.parent.name for file in root.rglob("*.png"))
@@ -255,17 +236,11 @@ def test_every_image_lies_in_its_category_and_moves_with_corrections(tmp_path) -
     assert sizes(out)["_script_alert(1)__script_"] == found.category("<script>alert(1)</script>").n
     assert sizes(out)["Käfer ✓"] == found.category("Käfer ✓").n
     one, other = paths(run, "Bag")[:2]
-    edit(
-        run,
-        ("rename", "", "new-01", "a/b: c?"),
-        ("merge", "", "new-03", "new-02"),
-        ("move", one, "", "_rejected"),
-        ("reject", other, "", ""),
-    )
+    edit(run, ("rename", "", "new-01", "a/b: c?"), ("merge", "", "new-03", "new-02"))
+    edit(run, ("move", one, "", "_rejected"), ("reject", other, "", ""))
     write_folders(run, out, overwrite=True)
     found, named = Discovery.load(run), sizes(out)
-    assert named["a_b_ c_"] == found.category("new-01").n
-    assert named["new-02"] == found.category("new-02").n
+    assert (named["a_b_ c_"], named["new-02"]) == (found.category("new-01").n, found.category("new-02").n)
     assert named["_rejected (2)"] == 1  # the category of that name
     assert [file.name for file in (out / REJECTED_FOLDER).iterdir()] == [Path(other).name.replace('"', "_")]
     assert "new-03" not in named

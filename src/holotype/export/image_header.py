@@ -68,7 +68,10 @@ def read_header(path: str) -> ImageHeader:
                 size, mediatype = image.size, Image.MIME.get(image.format or "", mediatype)
                 if has_exif_header(image):
                     exif = image.getexif()
-                    size = size[::-1] if exif.get(ORIENTATION_TAG) in (5, 6, 7, 8) else size
+                    if (
+                        exif.get(ORIENTATION_TAG) in (5, 6, 7, 8) and image.format != "TIFF"
+                    ):  # Pillow turns it
+                        size = size[::-1]
                     if taken := taken_at(exif.get_ifd(EXIF_IFD)):
                         time = taken if taken.tzinfo else taken.astimezone()
                         clock = CAMERA_CLOCK if taken.tzinfo else CAMERA_CLOCK_NO_ZONE
