@@ -36,10 +36,8 @@ def features(model, squares_folder) -> np.ndarray:
 @pytest.fixture
 def run(model, features, tmp_path) -> Path:
     """The run folder with its features, to be written to."""
-    for file in model.iterdir():
-        if file.is_file():
-            os.link(file, tmp_path / file.name)
-    (tmp_path / "discovery.json").unlink()
+    for name in ("model.json", "model.safetensors"):
+        os.link(model / name, tmp_path / name)
     Discovery.load(model).save(tmp_path)
     write_features(tmp_path, features)
     return tmp_path

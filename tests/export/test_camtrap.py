@@ -19,7 +19,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from export.made_results import edit, made_run, paths
+from export.made_results import edit, paths
 from holotype.errors import InputError
 from holotype.export import camtrap
 from holotype.export.camtrap import DEPLOYMENTS, MEDIA, OBSERVATIONS, missing_fields, write_camtrap
@@ -131,25 +131,20 @@ def assert_valid(folder: Path) -> None:
 
 
 @pytest.fixture
-def run(tmp_path) -> Path:
-    return made_run(tmp_path)
-
-
-@pytest.fixture
 def dp(tmp_path) -> Path:
     return tmp_path / "dp"
 
 
-def test_it_says_what_the_run_says(run, dp) -> None:
-    moved, rejected, *_ = paths(run, "Bag")
+def test_it_says_what_the_run_says(made, dp) -> None:
+    moved, rejected, *_ = paths(made, "Bag")
     found = edit(
-        run,
+        made,
         ("rename", "", "new-01", "Vulpes vulpes"),
         ("rename", "", "new-02", "Human"),
         ("move", moved, "", "new-01"),
         ("reject", rejected, "", ""),
     )
-    done = write_camtrap(run, dp)
+    done = write_camtrap(made, dp)
     assert_valid(dp)
     assert (done.images, done.deployments, done.names, done.gone) == (40, 1, ["Vulpes vulpes"], 0)
     files = {row["mediaID"]: unquote(row["filePath"].removeprefix("file://")) for row in table(dp, "media")}
@@ -173,17 +168,17 @@ def test_it_says_what_the_run_says(run, dp) -> None:
     assert package(dp)["taxonomic"] == [{"scientificName": "Vulpes vulpes"}]
     rows = [(str(path), f"cam {i % 2}") for i, path in enumerate(found.images.path)]
     cams, two = write_csv(dp.parent / "cams.csv", "path,deployment", rows), dp.parent / "two"
-    assert write_camtrap(run, two, deployments=str(cams)).deployments == 2
+    assert write_camtrap(made, two, deployments=str(cams)).deployments == 2
     assert_valid(two)
     assert [row["mediaID"] for row in table(two, "media")] == list(files)  # ids stay
 
 
-def test_where_times_come_from_is_said(run, dp) -> None:
-    found = Discovery.load(run)
+def test_where_times_come_from_is_said(made, dp) -> None:
+    found = Discovery.load(made)
     taken = {0: {0x9003: "2020:05:30 04:57:37", 0x9011: "+02:00"}, 1: {0x9003: "2020:06:30 04:57:37"}}
     for row, exif in taken.items():
         photo(Path(found.images.path[row]), exif, format="JPEG")
-    done = write_camtrap(run, dp)
+    done = write_camtrap(made, dp)
     assert dict(done.clocks) == {"camera": 1, "camera without a time zone": 1, "file": 38}
     assert "1 image without a time zone" in done.summary(dp)
     rows = table(dp, "media")
@@ -195,10 +190,10 @@ def test_where_times_come_from_is_said(run, dp) -> None:
     assert deployment["timestampIssues"] == "true"
 
 
-def test_a_second_call_keeps_what_people_filled_in(run, dp) -> None:
-    assert write_camtrap(run, dp).missing[0] == "latitude and longitude in deployments.csv"
+def test_a_second_call_keeps_what_people_filled_in(made, dp) -> None:
+    assert write_camtrap(made, dp).missing[0] == "latitude and longitude in deployments.csv"
     with pytest.raises(InputError, match="--overwrite"):
-        write_camtrap(run, dp)
+        write_camtrap(made, dp)
     (row,) = table(dp, "deployments")
     row |= {"latitude": "-51.5", "longitude": "4.7", "habitat": "=dune"}
     write_csv(dp / "deployments.csv", ",".join(row), [tuple(row.values())])
@@ -206,8 +201,8 @@ def test_a_second_call_keeps_what_people_filled_in(run, dp) -> None:
     content["contributors"] = [{"title": "A. Person"}]
     content["project"] |= {"samplingDesign": "opportunistic", "captureMethod": ["activityDetection"]}
     (dp / "datapackage.json").write_text(json.dumps(content))
-    edit(run, ("rename", "", "new-01", "Sus scrofa"))
-    assert write_camtrap(run, dp, overwrite=True).missing == []
+    edit(made, ("rename", "", "new-01", "Sus scrofa"))
+    assert write_camtrap(made, dp, overwrite=True).missing == []
     assert_valid(dp)
     (row,) = table(dp, "deployments")
     assert (row["latitude"], row["habitat"]) == ("-51.5", "=dune")
@@ -216,51 +211,51 @@ def test_a_second_call_keeps_what_people_filled_in(run, dp) -> None:
     assert package(dp)["taxonomic"] == [{"scientificName": "Sus scrofa"}]
     (dp / "media.csv").write_text("mine")  # what people changed elsewhere is not replaced
     with pytest.raises(InputError, match=r"would be lost.*media\.csv"):
-        write_camtrap(run, dp, overwrite=True)
+        write_camtrap(made, dp, overwrite=True)
     assert (dp / "media.csv").read_text() == "mine"
 
 
-def test_images_can_be_part_of_the_package_and_those_of_containers_always_are(run, dp, tmp_path) -> None:
-    assert write_camtrap(run, dp, copy=True).copied == 40
+def test_images_can_be_part_of_the_package_and_those_of_containers_always_are(made, dp, tmp_path) -> None:
+    assert write_camtrap(made, dp, copy=True).copied == 40
     assert_valid(dp)
     for row in table(dp, "media"):
         assert row["filePath"].startswith("media/my pictures/")
         assert (dp / row["filePath"]).is_file()
-    assert write_camtrap(run, dp, overwrite=True).copied == 0
+    assert write_camtrap(made, dp, overwrite=True).copied == 0
     assert not (dp / "media").exists()  # unchanged copies, whose originals are there
     np.savez(tmp_path / "pack.npz", x=np.zeros((2, 5, 7), dtype=np.uint8))
-    found = Discovery.load(run)
+    found = Discovery.load(made)
     found.images.loc[4, "path"] = f"{tmp_path / 'pack.npz'}#1"
     found.images.loc[5, ["path", "problem"]] = [f"{tmp_path / 'pack.npz'}#7", "there is no image 7"]
-    found.save(run)
-    done = write_camtrap(run, dp, overwrite=True)
+    found.save(made)
+    done = write_camtrap(made, dp, overwrite=True)
     assert (done.images, done.copied, done.gone) == (39, 1, 1)
     assert_valid(dp)
     (inside,) = (row for row in table(dp, "media") if row["filePath"].startswith("media/"))
     assert inside["filePath"] == "media/my pictures/pack.npz-1.png"
 
 
-def test_a_species_in_the_second_box_of_a_picture_is_named(run, dp) -> None:
-    images = edit(run, ("rename", "", "new-01", "Vulpes vulpes")).images
+def test_a_species_in_the_second_box_of_a_picture_is_named(made, dp) -> None:
+    images = edit(made, ("rename", "", "new-01", "Vulpes vulpes")).images
     other, (fox, *foxes) = (
         np.flatnonzero(images.kind == "known")[0],
         np.flatnonzero(images.category_id == "new-01"),
     )
-    found, path = Discovery.load(run), [str(one) for one in images.path]
+    found, path = Discovery.load(made), [str(one) for one in images.path]
     path[other], path[fox] = (f"{path[other]}#xywh=percent:{corner},{corner},40,40" for corner in (0, 50))
-    replace(found, images=images.assign(path=path).drop(index=foxes).reset_index(drop=True)).save(run)
-    assert write_camtrap(run, dp).names == ["Vulpes vulpes"]
+    replace(found, images=images.assign(path=path).drop(index=foxes).reset_index(drop=True)).save(made)
+    assert write_camtrap(made, dp).names == ["Vulpes vulpes"]
     assert package(dp)["taxonomic"] == [{"scientificName": "Vulpes vulpes"}]
     assert {row["bboxX"] for row in table(dp, "observations")} == {"", "0", "0.5"}
 
 
-def test_an_event_begins_before_it_ends_though_the_clock_is_set_back_in_it(run, dp) -> None:
-    found = Discovery.load(run)
+def test_an_event_begins_before_it_ends_though_the_clock_is_set_back_in_it(made, dp) -> None:
+    found = Discovery.load(made)
     for row, (time, offset) in enumerate((("02:59:58", "+02:00"), ("02:00:01", "+01:00"))):
         photo(Path(found.images.path[row]), {0x9003: f"2024:10:27 {time}", 0x9011: offset}, format="JPEG")
     group = ["n-17" if row < 2 else "" for row in range(len(found.images))]
-    replace(found, images=found.images.assign(group=group)).save(run)
-    write_camtrap(run, dp)
+    replace(found, images=found.images.assign(group=group)).save(made)
+    write_camtrap(made, dp)
     events = [row for row in table(dp, "observations") if row["eventID"] == "n-17"]
     times = [(row["eventStart"], row["eventEnd"]) for row in events]
     assert times == [("2024-10-27T02:59:58+02:00", "2024-10-27T02:00:01+01:00")] * 2
@@ -285,8 +280,8 @@ def test_scientific_names_types_and_addresses() -> None:
     assert FILE_PATH.match(camtrap.media_address("/../x.jpg"))
 
 
-def test_it_says_what_the_standard_asks_for_and_what_is_missing(run) -> None:
-    results = read_results_table(run)
+def test_it_says_what_the_standard_asks_for_and_what_is_missing(made) -> None:
+    results = read_results_table(made)
     content = camtrap.build_datapackage(
         results, {}, [JULY, MAY], [], ["Sus scrofa", "Canis lupus", "Sus scrofa"]
     )
@@ -305,8 +300,8 @@ def test_it_says_what_the_standard_asks_for_and_what_is_missing(run) -> None:
     assert missing_fields(content) == ["contributors", "project.samplingDesign", "project.captureMethod"]
 
 
-def test_what_people_add_to_it_stays(run) -> None:
-    results = read_results_table(run)
+def test_what_people_add_to_it_stays(made) -> None:
+    results = read_results_table(made)
     held = camtrap.build_datapackage(results, {}, [MAY], [], [])
     held["contributors"], held["licenses"] = [{"title": "A. Person"}], ["mine"]
     held["project"] |= {"samplingDesign": "opportunistic", "captureMethod": ["x"], "title": "Mine"}
@@ -335,8 +330,8 @@ def test_a_file_that_is_no_package_any_more_is_one_sentence(tmp_path) -> None:
             camtrap.read_package(file)
 
 
-def test_one_folders_or_a_file_name_the_deployments(run, tmp_path) -> None:
-    results = read_results_table(run)
+def test_one_folders_or_a_file_name_the_deployments(made, tmp_path) -> None:
+    results = read_results_table(made)
     assert set(camtrap.deployment_names(results, None)) == {"my pictures"}
     cams = tmp_path / "cams.csv"
     names = [Path(path).name.replace('"', '""') for path in results.path]
