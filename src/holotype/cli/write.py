@@ -20,7 +20,7 @@ class WriteOptions(ExporterOptions, ProgressOptions):
     run: RunDir
     """Folder of a finished run."""
     overwrite: bool = False
-    """Replace a file that exists, or a folder that Holotype wrote; files that you added to it stay."""
+    """Replace a file that exists, or a folder that Holotype wrote, unless something of yours would be lost."""
 
 
 def make_parser() -> Parser:

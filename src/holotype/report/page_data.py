@@ -25,6 +25,7 @@ from holotype.data.paths import absolute
 from holotype.data.storage import is_address
 from holotype.errors import InputError
 from holotype.results import ensemble
+from holotype.results.centroids import category_means, unit_rows
 from holotype.results.discovery import Category, Discovery, RunFacts, weighted_sizes
 from holotype.results.edits import Edit
 from holotype.results.purity import purity_known, purity_text
@@ -62,21 +63,11 @@ def runner_up(discovery: Discovery, rows: np.ndarray, features: np.ndarray | Non
         return [-1] * len(rows)
     position = {category.id: i for i, category in enumerate(discovery.categories)}
     place = discovery.images["category_id"].map(position).fillna(-1).to_numpy(int)
-    centre = np.zeros((k, features.shape[1]), np.float32)
-    for start in range(0, len(place), 65_536):
-        block = _unit_rows(np.asarray(features[start : start + 65_536], np.float32))
-        own = place[start : start + 65_536]
-        np.add.at(centre, own[own >= 0], block[own >= 0])
-    likeness = _unit_rows(np.asarray(features[rows], np.float32)) @ _unit_rows(centre).T
+    centre, _ = category_means(features, place, k)
+    likeness = unit_rows(np.nan_to_num(features[rows])) @ unit_rows(centre).T
     own = place[rows]
     likeness[np.flatnonzero(own >= 0), own[own >= 0]] = -np.inf
     return [int(best) if o >= 0 else -1 for best, o in zip(likeness.argmax(axis=1), own, strict=True)]
-
-
-def _unit_rows(rows: np.ndarray) -> np.ndarray:
-    rows = np.nan_to_num(rows)
-    unit: np.ndarray = rows / np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 1e-12)
-    return unit
 
 
 PAGE_FORMAT = 1
