@@ -158,12 +158,9 @@ def write_labels(
     if not by_class:
         raise InputError(f"No image of {run} is labelled, moved or confirmed; confirm some, or add --all.")
 
-    def write(part: Path) -> None:
-        with part.open("w", encoding="utf-8", newline="") as stream:
-            columns = _columns(results, label)
-            stream.write(BOM + csv_text([list(columns), *zip(*columns.values(), strict=True)]))
-
-    write_output(file, write, overwrite=overwrite)
+    columns = _columns(results, label)
+    text = BOM + csv_text([list(columns), *zip(*columns.values(), strict=True)])
+    write_output(file, lambda part: part.write_bytes(text.encode()), overwrite=overwrite)
     return LabelsResult(by_class, all)
 
 
