@@ -137,4 +137,6 @@ def test_images_inside_a_container(holotype, tiny_flags, tmp_path) -> None:
 
 
 def test_one_image_is_told_as_one() -> None:
-    assert FoldersResult(images=1, folders=1).summary(Path("sorted")).startswith("1 image in 1 folder: sorted")
+    assert (
+        FoldersResult(images=1, folders=1).summary(Path("sorted")).startswith("1 image in 1 folder: sorted")
+    )

@@ -115,7 +115,7 @@ def test_import_takes_each_edit_once_none_of_another_run_and_no_file_that_holoty
 ):
     tab = page.open("category/new-01")
     for content, said in (
-        (f"{HEAD},format\n{LINE},2\n".encode(), "This file is of format 2, and this page reads format 1."),
+        (f"{HEAD},format\n{LINE},3\n".encode(), "This file is of format 3, and this page reads format 2."),
         (f"{HEAD}\n{LINE.replace('rename', 'delete')}\n".encode(), "There is no action delete"),
         (f"{HEAD}\n{LINE}\n".encode("utf-16"), "This file is not UTF-8 text"),
         (b"a,b\n1,2\n", "it has no column run_id"),
@@ -178,6 +178,33 @@ def test_what_an_image_could_also_be_follows_a_merge(open_page, tmp_path):
     text = tab.locator("main").inner_text()
     assert "or new-02?" not in text
     assert "or Sandal?" in text
+
+
+def test_copies_are_shown_and_an_edit_of_one_holds_for_all(open_page, tmp_path):
+    """Two of the files have the same content."""
+    found = make_discovery(tmp_path / "pictures", 90)
+    digests = np.array([f"{i:04x}" for i in range(90)], dtype=object)
+    one, other = np.flatnonzero(found.images["category_id"] == "new-01")[:2]
+    digests[other] = digests[one]
+    found.images["digest"] = digests
+    page = open_page(found)
+    tab = page.open("category/new-01")
+    names = [Path(path).name for path in found.images["path"]]
+    tile = tab.locator(f'{TILES}[aria-label*="{names[one]}"]')
+    tile.locator(".zoomer").click()
+    facts = tab.locator("dialog dl").inner_text()
+    assert "The same content" in facts
+    assert names[other] in facts
+    press(tab, "Escape")
+    tile.click()
+    press(tab, "r")
+    assert counts(page)["new-01"] == found.category("new-01").n - 2
+    tab.click("#edits-button")
+    (edit,) = export(tab, tmp_path / "edits.csv")
+    assert edit.digest == digests[one]
+    take_up(page, tmp_path / "edits.csv")
+    notes = Discovery.load(page.report.parent).images["note"]
+    assert list(notes[[one, other]]) == ["rejected", "rejected"]
 
 
 def test_a_mailed_report_is_corrected_elsewhere_and_the_edits_come_home(open_page, report, tmp_path, capsys):

@@ -77,8 +77,7 @@ def test_the_page_tells_neither_who_made_it_nor_where_things_lie(tmp_path, monke
     monkeypatch.setenv("HOME", str(home))
     found = make_discovery(home / "pictures", 20)
     about = {"command": f"holotype discover {home / 'pictures'}"}
-    roots = {"root": str(home / "pictures"), "earlier_roots": (f"{home}/old",)}
-    found.facts = RunFacts(title="mine", provenance=about, **roots)
+    found.facts = RunFacts(title="mine", root=str(home / "pictures"), provenance=about)
     found.images.loc[3, "problem"] = f"{found.images.path[3]} is cut off"
     beside = build_report(found, home / "run")
     assert "alice" not in page_and_data(beside)

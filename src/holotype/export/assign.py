@@ -173,10 +173,10 @@ def with_centroids(run: Path, plain: CorrectedModel, found: Discovery) -> Correc
     plain.centres = Centroids.measure(features, category, len(ids))
     rows = np.flatnonzero(note.isin((MOVED_NOTE, CONFIRMED_NOTE)).to_numpy(bool) & (category >= 0))
     rows = rows[np.isfinite(features[rows]).all(axis=1)]
-    said = predict(plain.trained.method, np.asarray(features[rows], np.float32)).category
+    said, keys = predict(plain.trained.method, np.asarray(features[rows], np.float32)).category, found.keys
     for row, model in zip(rows, said, strict=True):
-        # where the run had put it, and what the model says: an older version has not written down the former
-        before = edits.came_from.get(str(found.images["path"].iat[row]), "")
+        # where the run had put it, and what the model says
+        before = edits.came_from.get(keys[row], "")
         target = ids[category[row]]
         for source in {plain.end.get(before, ""), plain.end[plain.trained.ids[model]]} - {""}:
             if target not in plain.trained.ids or source in plain.asleep:

@@ -173,12 +173,12 @@ def label_rows(results: ResultsTable, *, every: bool = False) -> list[str]:
     standing, called = EditSession(results.found), class_names(results.found.categories)
     confirmed = results.found.facts.edits.confirmed
     found = []
-    for path, own, id, problem, said in zip(
-        results.path, results.label, results.category_id, results.problem, results.by_hand, strict=True
+    for key, own, id, problem, said in zip(
+        standing.key, results.label, results.category_id, results.problem, results.by_hand, strict=True
     ):
-        if path in confirmed:
-            category = standing.find(confirmed[path])
-            found.append(confirmed[path] if category is None else called.get(category.id, category.name))
+        if key in confirmed:
+            category = standing.find(confirmed[key])
+            found.append(confirmed[key] if category is None else called.get(category.id, category.name))
         elif own and problem and said:
             found.append(called.get(own, own))
         else:

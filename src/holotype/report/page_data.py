@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 import os
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -70,7 +70,7 @@ def runner_up(discovery: Discovery, rows: np.ndarray, features: np.ndarray | Non
     return [int(best) if o >= 0 else -1 for best, o in zip(likeness.argmax(axis=1), own, strict=True)]
 
 
-PAGE_FORMAT = 1
+PAGE_FORMAT = 2
 MAX_SHOWN = 20_000
 """Images in a report. Of more, each category shows its share: the most and least typical and the doubtful first."""
 COORDINATE_SCALE = 10_000
@@ -97,7 +97,10 @@ def select_shown(discovery: Discovery, limit: int = MAX_SHOWN) -> ShownImages:
     typical = frame["typicality"].fillna(-1.0).to_numpy(float)
     rows = np.lexsort((-typical, place))
     if len(rows) > limit:
-        rows = np.concatenate([_share(part, frame, limit) for part in np.split(rows, _borders(place[rows]))])
+        shown = np.concatenate([_share(part, frame, limit) for part in np.split(rows, _borders(place[rows]))])
+        keys = np.array(discovery.keys, dtype=object)
+        copies = np.setdiff1d(np.flatnonzero(np.isin(keys, keys[shown])), shown)[:limit]
+        rows = rows[np.isin(rows, [*shown, *copies])]  # what is said of one holds for all
     paths = [str(path) for path in frame["path"].to_numpy()[rows]]
     return ShownImages(rows, paths, [_absolute(path, discovery.facts.root) for path in paths])
 
@@ -141,6 +144,7 @@ def page_data(
         "images": {
             **_columns(frame, discovery),
             **_links(chosen, folder),
+            "digest": list(frame["digest"].fillna("")) if "digest" in frame else [],
             "second": runner_up(discovery, chosen.rows, features),
         },
         "total": total_counts(discovery, len(chosen.rows)),
@@ -150,7 +154,7 @@ def page_data(
         "rejected": list(edits.rejected),
         "asleep": [{"id": id, **names} for id, names in edits.asleep.items()],
         "confirmed": _confirmed(discovery, number),
-        "log": [[e.run_id, e.time, e.action, e.image, e.category, e.value] for e in log if e.digest in held],
+        "log": [list(astuple(edit)) for edit in log if edit.id in held],
     }
 
 
@@ -274,8 +278,8 @@ def _sparse(column: pd.Series) -> dict[str, str]:
 
 
 def _confirmed(discovery: Discovery, number: dict[str, int]) -> dict[str, str]:
-    held = discovery.facts.edits.confirmed
-    return {str(number[path]): value for path, value in held.items() if path in number}
+    held, keys = discovery.facts.edits.confirmed, zip(discovery.images["path"], discovery.keys, strict=True)
+    return {str(number[path]): held[key] for path, key in keys if key in held and path in number}
 
 
 def _links(chosen: ShownImages, folder: Path) -> dict[str, Any]:
