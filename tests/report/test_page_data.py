@@ -15,19 +15,7 @@ import pytest
 
 from holotype.errors import InputError
 from holotype.report import page_data as module
-from holotype.report.page_data import (
-    NEIGHBOURS_PER_IMAGE,
-    ShownImages,
-    _absolute,
-    _links,
-    link_to,
-    nearest_images,
-    page_data,
-    read_scores,
-    runner_up,
-    select_shown,
-    time_and_place,
-)
+from holotype.report.page_data import nearest_images, page_data, read_scores, runner_up, select_shown
 from report.made import ODD, make_discovery, write_scores
 
 
@@ -128,14 +116,14 @@ def test_links_lead_to_the_files(tmp_path):
         assert "#" not in address
         assert os.path.isfile(run / unquote(address))
     assert {Path(rest).name for rest in images["path"]} >= set(ODD)
-    assert link_to(f"{tmp_path}/my pictures/", tmp_path / "run") == "../my%20pictures/"
+    assert module.link_to(f"{tmp_path}/my pictures/", tmp_path / "run") == "../my%20pictures/"
 
 
 def test_times_cameras_and_places_are_told_where_they_are_known():
-    assert time_and_place(pd.DataFrame({"path": ["a"]})) == {}
+    assert module.time_and_place(pd.DataFrame({"path": ["a"]})) == {}
     known = {"taken": ["2024-05-31T08:25:38", ""], "camera": ["", "trap 2"]}
     places = {"latitude": [52.1, math.nan], "longitude": [-4.0, 3.0]}
-    assert time_and_place(pd.DataFrame(known | places)) == {
+    assert module.time_and_place(pd.DataFrame(known | places)) == {
         "taken": ["2024-05-31T08:25:38", ""],
         "cameras": ["trap 2"],
         "camera": [-1, 0],
@@ -173,13 +161,16 @@ def test_images_without_a_file_have_no_link(tmp_path: Path) -> None:
     tar = tmp_path / "a.tar"
     tar.touch()
     files = [f"{tar}#1", "s3://bucket/photos/1.jpg?region=eu"]
-    links = _links(ShownImages(np.arange(2), files, files), tmp_path)
+    links = module._links(module.ShownImages(np.arange(2), files, files), tmp_path)
     assert (links["inside"], links["link"]) == ([0, 1], "")
     photo = str(tmp_path / "1.jpg")
-    links = _links(ShownImages(np.arange(2), [photo, files[0]], [photo, files[0]]), tmp_path)
+    links = module._links(module.ShownImages(np.arange(2), [photo, files[0]], [photo, files[0]]), tmp_path)
     assert links["inside"] == [1]
     assert links["link"] != ""
-    assert _absolute("fox/1.jpg", "s3://bucket/photos?region=eu") == "s3://bucket/photos/fox/1.jpg?region=eu"
+    assert (
+        module._absolute("fox/1.jpg", "s3://bucket/photos?region=eu")
+        == "s3://bucket/photos/fox/1.jpg?region=eu"
+    )
 
 
 def lists(found: dict) -> np.ndarray:
@@ -191,12 +182,12 @@ def test_they_are_the_nearest_by_cosine_in_the_numbers_of_the_page():
     features = rng.normal(size=(60, 8)).astype(np.float16)
     rows = rng.permutation(60)[:50]
     found = lists(nearest_images(rows, features, 60))
-    assert found.shape == (50, NEIGHBOURS_PER_IMAGE)
+    assert found.shape == (50, module.NEIGHBOURS_PER_IMAGE)
     own = features[rows].astype(np.float64)
     own /= np.linalg.norm(own, axis=1, keepdims=True)
     cosine = own @ own.T
     np.fill_diagonal(cosine, -np.inf)
-    expected = np.sort(cosine, axis=1)[:, ::-1][:, :NEIGHBOURS_PER_IMAGE]
+    expected = np.sort(cosine, axis=1)[:, ::-1][:, : module.NEIGHBOURS_PER_IMAGE]
     assert np.take_along_axis(cosine, found, axis=1) == pytest.approx(expected, abs=1e-3)
     assert not (found == np.arange(50)[:, None]).any()
 
@@ -204,7 +195,7 @@ def test_they_are_the_nearest_by_cosine_in_the_numbers_of_the_page():
 def test_an_unread_image_is_like_none_and_the_length_of_a_feature_says_nothing():
     features = np.array([[1.0, 0.0], [0.1, 0.01], [np.nan, 0.0], [9.0, 9.0], [0.0, 1.0]])
     found = lists(nearest_images(np.arange(5), features, 5))
-    assert found[0].tolist() == [1, 3, 4] + [-1] * (NEIGHBOURS_PER_IMAGE - 3)  # there are no more
+    assert found[0].tolist() == [1, 3, 4] + [-1] * (module.NEIGHBOURS_PER_IMAGE - 3)  # there are no more
     assert (found[2] == -1).all()
     assert 2 not in found
     for n in (0, 1):
