@@ -9,8 +9,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from holotype.discovery.constraints import write_path_map
 from holotype.discovery.rounds import replay_edits
+from holotype.discovery.training_plan import RoundConfig
 from holotype.results.discovery import Discovery, write_features
 from holotype.results.edits import Edit, edits_csv
 from holotype.results.review_queue import QUEUE_FILE, write_queue
@@ -87,8 +87,7 @@ def first_round(tmp_path) -> tuple[Path, Discovery]:
     first.facts = dataclasses.replace(first.facts, round=1)
     for folder in (run / "rounds" / "1", run):
         first.save(folder)
-    write_path_map(run / "rounds" / "1" / "labels.json", {})
-    write_path_map(run / "rounds" / "1" / "rejected.json", [])
+    RoundConfig({}, {}).save(run / "rounds" / "1")
     (run / "rounds" / "1" / "scores.json").write_text("{}")
     return run, first
 
@@ -112,8 +111,7 @@ def test_labels_are_said_to_count_in_the_next_round_where_they_do(first_round, r
     edits = [("confirm", one, "", "new-01"), ("reject", two, "new-01", ""), ("rename", "", "new-01", "Hawk")]
     assert "1 label and 1 rejected image count in the next round" in report(run, *edits).out
     given = replay_edits(run).given
-    write_path_map(run / "rounds" / "1" / "labels.json", given.labels)
-    write_path_map(run / "rounds" / "1" / "rejected.json", sorted(given.rejected))
+    RoundConfig({}, {}, labels=given.labels, rejected=sorted(given.rejected)).save(run / "rounds" / "1")
     said = report(run, *edits).out
     assert ("3 edits, applied already;" in said, "next round" in said) == (True, False)
 

@@ -19,7 +19,7 @@ from holotype.discovery import run_folder
 from holotype.discovery.estimator import Discoverer
 from holotype.embeddings import store
 from holotype.export.assign import ASSIGN_COLUMNS
-from holotype.export.camtrap import DEPLOYMENT_COLUMNS, MEDIA, OBSERVATIONS
+from holotype.export.camtrap import DEPLOYMENTS, MEDIA, OBSERVATIONS
 from holotype.report import page_data
 from holotype.results import discovery, edits
 from holotype.results.centroids import FAR_QUANTILE
@@ -98,7 +98,7 @@ def test_write(photos: Path, follow, capsys) -> None:
     assert capsys.readouterr().out.splitlines()[0] == "64"
     fields_told = {name for name in table_cells(page("write")) if re.fullmatch(r"\w+", name)}
     assert fields_told
-    assert fields_told <= {*MEDIA, *OBSERVATIONS, *DEPLOYMENT_COLUMNS}
+    assert fields_told <= {*MEDIA, *OBSERVATIONS, *DEPLOYMENTS}
 
 
 def test_correct(photos: Path, follow) -> None:

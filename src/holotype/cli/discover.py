@@ -12,11 +12,12 @@ from holotype.cli.train import score_lines
 from holotype.data.load import load_table
 from holotype.data.table import Table
 from holotype.discovery.backbone_choice import preview_backbone
+from holotype.discovery.collection import index_images, read_collection
 from holotype.discovery.dry_run import estimate_time, exif_summary, inspect_collection, preview_plan
 from holotype.discovery.ensemble_training import choose_trainings
 from holotype.discovery.pipeline import check_table, default_folder, discover_table
 from holotype.discovery.plan import plan_round
-from holotype.discovery.run_folder import check_labels_remain, find_folder, stored_backbone
+from holotype.discovery.run_folder import find_folder
 from holotype.embeddings.store import EmbeddingParts
 from holotype.results.describe import burst_events, burst_text
 from holotype.results.discovery import Category, Discovery, weighted_sizes
@@ -46,14 +47,13 @@ def discover_command(options: DiscoverOptions) -> None:
 def print_dry_run(table: Table, options: DiscoverOptions, folder: Path) -> None:
     """Print what a discovery would begin or go on with; raise the InputError that it would. Nothing is written."""
     config, edits, progress = options.config, options.edits, options.progress
-    seen = inspect_collection(table, config, progress)
+    now = index_images(table, read_collection(folder), progress)
+    seen = inspect_collection(table, config, now, progress)
     shots = exif_summary(seen.table, config, seen.shots)
     echo("\n".join((*seen.lines, *shots, *seen.unread)))
-    check_labels_remain(folder, table)
     for part in (table, seen.table.take(seen.table.usable)):
-        check_table(part, config, folder, edits)
-    stored_backbone(folder, config.network)
-    plan = plan_round(folder, table, config, edits, progress)
+        check_table(part, config, folder)
+    plan = plan_round(folder, table, config, edits, now=now)
     for line in preview_plan(plan):
         echo(line)
     if plan.trains:

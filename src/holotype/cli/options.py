@@ -5,13 +5,14 @@ They stand apart from the commands, which import what they need: wrong words and
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, make_dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from holotype.config.schema import DiscoverConfig, Pool
 from holotype.config.types import Count, DeviceName, Name, Seed, Side, UnitInterval, at_most
 from holotype.errors import InputError
+from holotype.export.registry import EXPORTERS, ExporterOptions
 
 Dir = Annotated[Path, "DIR"]
 File = Annotated[Path, "FILE"]
@@ -217,28 +218,26 @@ class AssignOptions(BoxOptions, ShardOptions, CodeOptions):
 
 
 @dataclass(kw_only=True)
-class WriteOptions(ProgressOptions):
+class ResultOptions(ExporterOptions, ProgressOptions):
     """Write the results of a run, with its corrections, for other programs or the next run."""
 
     run: RunDir
     """Folder of a finished run."""
-    folders: Dir | None = None
-    """Every image in a folder of its category, as links."""
-    labels: File | None = None
-    """labels.csv for the next holotype discover."""
-    coco: File | None = None
-    """COCO JSON, with the boxes, or the whole image as box."""
-    camtrap_dp: Dir | None = None
-    """A Camtrap DP package for camera traps."""
-    all: bool = False
-    """With --labels: every placed image, not only labelled, moved and confirmed ones."""
-    copy: bool = False
-    """With --folders and --camtrap-dp: copies of the images instead of links."""
-    deployments: Annotated[str, "WHAT"] | None = None
-    """With --camtrap-dp: folders (the first folder below the image folder names the deployment), or a CSV or Parquet
-    file with the columns path and deployment (default: all images are one deployment)."""
     overwrite: bool = False
-    """Replace a file that exists, or a folder that Holotype wrote; files that you added to it stay."""
+    """Replace a file that exists, or a folder that Holotype wrote, unless something of yours would be lost."""
+
+
+WriteOptions = make_dataclass(
+    "WriteOptions",
+    [
+        (e.name, Annotated[Path, e.metavar] | None, field(default=None, metadata={"help": e.help}))
+        for e in EXPORTERS
+    ],
+    bases=(ResultOptions,),
+    namespace={"__doc__": ResultOptions.__doc__},
+    kw_only=True,
+)
+"""Those of `holotype write`: a flag for each exporter."""
 
 
 @dataclass(kw_only=True)

@@ -8,16 +8,15 @@ from pathlib import Path
 from holotype.cli.common import echo
 from holotype.cli.options import ReportOptions
 from holotype.discovery.constraints import is_all_reported
-from holotype.discovery.relocate import commit_relocation
-from holotype.discovery.rounds import count_edits, pending_edits, replay_edits, resolved_edits
-from holotype.export.zip import MAIL_FOLDER, ZipResult, check_zip, write_zip
+from holotype.discovery.rounds import apply_log, count_edits, identify_images, next_constraints, pending_edits
+from holotype.export.zip import MAIL_FOLDER, ZipResult, write_zip
 from holotype.report import build_report
 from holotype.report.projection import add_projection
-from holotype.results.apply_edits import AppliedEdits, apply_log
+from holotype.results.apply_edits import AppliedEdits
 from holotype.results.discovery import Discovery
 from holotype.results.edits import EDIT_LOG, Edit, append_edits, read_edits
 from holotype.results.review_queue import QUEUE_FILE, write_queue
-from holotype.utils.atomic import clean_partial_tree, refuse_links
+from holotype.utils.atomic import clean_partial_tree, refuse_existing, refuse_links
 from holotype.utils.locks import lock_folder
 from holotype.utils.text import format_bytes, plural
 
@@ -26,19 +25,18 @@ def report_command(options: ReportOptions) -> None:
     folder, progress = options.run, options.progress
     found = Discovery.load(folder)  # before anything is touched: is it a run at all?
     if options.zip:
-        check_zip(options.zip, options.overwrite)
+        refuse_existing(options.zip, options.overwrite, (".zip",))
     with lock_folder(folder):
         refuse_links(folder)
         clean_partial_tree(folder)
-        commit_relocation(folder)
         add_projection(folder, device=options.device, progress=progress)
         new: Sequence[Edit] = ()
         if options.edits:
-            edits = resolved_edits(folder, read_edits(options.edits))
+            edits = identify_images(folder, read_edits(options.edits))
+            kept = f"{count_edits(folder, edits)}; all are kept in {folder / EDIT_LOG}"
             new = append_edits(folder, edits)
-            kept = f"{count_edits(len(edits), len(new))}; all are kept in {folder / EDIT_LOG}"
             echo(f"{options.edits}: {kept if edits else 'there is no edit in it'}.")
-        outcome = apply_log(folder, replay_edits(folder).before.names)
+        outcome = apply_log(folder)
         echo(applied_text(outcome, new, found.facts.edits.applied))
         for line in (*(f"- {problem}" for problem in outcome.problems), *next_round_hint(folder, outcome)):
             echo(line)
@@ -51,7 +49,7 @@ def report_command(options: ReportOptions) -> None:
 
 
 def applied_text(outcome: AppliedEdits, new: Sequence[Edit], before: Sequence[str]) -> str:
-    """Return what was done, in a line. new: edits of a file; before: digests of those that the run held already."""
+    """Return what was done, in a line. new: edits of a file; before: ids of those that the run held already."""
     held, facts = {*outcome.discovery.facts.edits.applied}, outcome.discovery.facts
     done = f"{plural(len(held - {*before}), 'edit')} applied."
     if held <= {*before}:
@@ -82,9 +80,10 @@ def next_round_hint(folder: Path, outcome: AppliedEdits) -> Iterator[str]:
         if outcome.confirmed:
             yield "Nothing learns from confirmed labels here: only a run of holotype discover has rounds."
         return
-    labels, out = pending_edits(folder)
+    given = next_constraints(folder)
+    labels, out = pending_edits(folder, given)
     words = [plural(n, one) for n, one in ((labels, "label"), (out, "rejected image")) if n]
-    if words and is_all_reported(outcome.discovery, replay_edits(folder).given):
+    if words and is_all_reported(outcome.discovery, given):
         yield "Every image is labelled or rejected now, so another round has nothing to place until more come."
         yield f"holotype write {folder} --folders DIR takes the result out."
     elif words:
