@@ -26,7 +26,7 @@ class Device:
 
     @classmethod
     def on(cls, name: str = "auto", precision: Precision | None = None) -> Device:
-        """The device that is asked for, as in --device; without a precision the usual one of the device."""
+        """Return the device that is asked for, as in --device; without a precision the usual one of the device."""
         import torch
 
         from holotype.utils.distributed import local_rank, world_size
@@ -64,7 +64,7 @@ class Device:
 
 
 def pick_device(name: str) -> str:
-    """auto: CUDA, else the CPU. A device that is asked for and absent is an error, not a silent CPU."""
+    """Return the name of a device. auto: CUDA, else the CPU. One that is absent is an error, not a silent CPU."""
     import torch
 
     if name == "auto":
@@ -73,18 +73,16 @@ def pick_device(name: str) -> str:
         raise InputError(f"--device {name} is unknown; use {DEVICE_NAMES}.")
     kind, _, number = name.partition(":")
     available = {"cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available(), "cpu": True}
-    if not available[kind]:
-        raise InputError(f"--device {name} is not to be had on this machine; use --device cpu or auto.")
-    if number and int(number) >= torch.cuda.device_count():
+    gpus = torch.cuda.device_count()
+    if not available[kind] or (number and int(number) >= gpus):
         raise InputError(
-            f"--device {name} is not to be had on this machine, which has {torch.cuda.device_count()} GPUs, counted "
-            "from 0; use one of these."
+            f"--device {name} is not available on this machine, which has {gpus} CUDA devices; use cpu or auto."
         )
     return name
 
 
 def default_precision(where: str) -> Precision:
-    """bf16 on CUDA, fp32 elsewhere: CPUs without bf16 units are ten times slower in it."""
+    """Return bf16 on CUDA, fp32 elsewhere: CPUs without bf16 units are ten times slower in it."""
     return "bf16" if where.startswith("cuda") else "fp32"
 
 
@@ -99,7 +97,7 @@ def limit_threads(most: int) -> None:
 
 
 def cpu_count() -> int:
-    """Processors this process may use."""
+    """Return the processors that this process may use."""
     return min(_all_cpus(), _largest_thread_count or _all_cpus())
 
 
