@@ -167,6 +167,6 @@ def _thumbnail(file: str) -> Image.Image | None:
             scale = SIDE / max(width, height)
             size = (max(1, round(width * scale)), max(1, round(height * scale)))
             how = Image.Resampling.BICUBIC if scale > 1 else Image.Resampling.LANCZOS
-            return image.resized(size, how, gap=2.0)
+            return image.rgb().resize(size, how, reducing_gap=2.0)
     except ImageProblem:
         return None

@@ -91,10 +91,10 @@ def atomic_write(path: Path, write: Callable[[Path], object]) -> None:
         with atomic_path(path) as part:
             write(part)
     except OSError as error:
-        raise InputError(
-            f"{path} could not be written ({error.strerror or error}); what was there before is untouched: "
-            "free some space or choose another place, then run the same command again."
-        ) from error
+        problem = (
+            f"{path} could not be written ({error.strerror or error}); what was there before is untouched"
+        )
+        raise InputError(f"{problem}: free some space, then run the same command again.") from error
 
 
 def refuse_existing(file: Path, overwrite: bool = False) -> None:
@@ -134,10 +134,7 @@ def refuse_links(folder: Path) -> None:
     for where, names, _ in os.walk(folder):
         for path in (os.path.join(where, name) for name in names):
             if os.path.islink(path):
-                raise InputError(
-                    f"{path} is a link to another folder, and nothing is written through it; put the folder itself in "
-                    "its place."
-                )
+                raise InputError(f"{path} is a link to another folder; put the folder itself in its place.")
 
 
 def clean_partial(folder: Path, *, again: bool = False) -> None:

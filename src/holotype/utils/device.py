@@ -4,15 +4,21 @@ from __future__ import annotations
 
 import contextlib
 import os
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from itertools import islice
+from typing import TYPE_CHECKING, Literal, TypeVar
 
 from holotype.config.types import DEVICE_NAMES, is_device_name
 from holotype.errors import InputError
+from holotype.utils.console import progress_bar
 
 if TYPE_CHECKING:
     import torch
 
+T = TypeVar("T")
 Precision = Literal["fp32", "bf16", "fp64"]
 """fp32 and fp64 throughout; bf16: the frozen trunk in it, the tail under autocast, heads and losses in fp32."""
 
@@ -33,9 +39,7 @@ class Device:
 
         where = pick_device(name)
         if where == "mps" and precision == "fp64":
-            raise InputError(
-                "--device mps has no double precision; use --train.precision fp32, or --device cpu."
-            )
+            raise InputError("--device mps has no double precision; use fp32, or --device cpu.")
         if where == "cuda":  # each process of a machine has a GPU of its own
             where = f"cuda:{local_rank()}" if world_size() > 1 else f"cuda:{torch.cuda.current_device()}"
         return cls(torch.device(where), precision or default_precision(where))
@@ -75,9 +79,7 @@ def pick_device(name: str) -> str:
     available = {"cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available(), "cpu": True}
     gpus = torch.cuda.device_count()
     if not available[kind] or (number and int(number) >= gpus):
-        raise InputError(
-            f"--device {name} is not available on this machine, which has {gpus} CUDA devices; use cpu or auto."
-        )
+        raise InputError(f"--device {name} is not available here, where {gpus} GPUs are; use cpu or auto.")
     return name
 
 
@@ -105,3 +107,26 @@ def _all_cpus() -> int:
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
+
+
+def thread_map(
+    function: Callable[[str], T], items: Sequence[str], title: str, progress: bool, threads: int | None = None
+) -> Iterator[T]:
+    """Yield function(item) for all items in their order, worked out in threads, with a bar on the terminal.
+
+    threads: as many as there are processors unless given. Few results wait to be taken, however many items there are.
+    """
+    count = threads or cpu_count()
+    ahead: deque[Future[T]] = deque()
+    waiting = iter(items)
+    with (
+        progress_bar(title, len(items), progress and bool(items)) as advance,
+        ThreadPoolExecutor(count) as pool,
+    ):
+        while True:
+            for item in islice(waiting, 4 * count - len(ahead)):
+                ahead.append(pool.submit(function, item))
+            if not ahead:
+                return
+            yield ahead.popleft().result()
+            advance(1)

@@ -59,9 +59,7 @@ def lock_folder(folder: Path) -> Iterator[None]:
     try:
         lock = _acquire(path)
     except Timeout as error:
-        raise InputError(
-            f"{folder} is {_in_use(path)}; wait for it to end, or use another folder."
-        ) from error
+        raise InputError(f"{folder} is {_in_use(path)}; wait, or use another folder.") from error
     try:
         yield
     finally:
@@ -162,9 +160,7 @@ def _acquire(path: Path, timeout: float = SHORT_WAIT) -> FileLock | None:
             if error.errno == errno.ELOOP:
                 raise InputError(f"{path} is a symbolic link, not a lock; delete it.") from error
             reason = error.strerror or error
-            raise InputError(
-                f"The folder {path.parent} cannot be used ({reason}); choose another --out."
-            ) from error
+            raise InputError(f"{path.parent} cannot be used ({reason}); choose another folder.") from error
     return None
 
 

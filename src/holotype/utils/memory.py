@@ -107,9 +107,7 @@ def find_budget(config: MemoryConfig, device: torch.device, taken: Budget = NOTH
         elif 0 < gigabytes < math.inf:
             wanted = int(gigabytes * GB) // sharing - getattr(taken, level)
         else:
-            raise InputError(
-                f"--memory.{level}_gb is {gigabytes}; give a positive number of GB, or leave it out for the default."
-            )
+            raise InputError(f"--memory.{level}_gb is {gigabytes}; give a positive number, or leave it out.")
         return max(0, min(wanted, int(MOST_HOST * free)))
 
     return Budget(

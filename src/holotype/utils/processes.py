@@ -113,13 +113,9 @@ def process_count(asked: int) -> int:
         return asked
     rank, world = os.environ["RANK"], os.environ["WORLD_SIZE"]
     if not (rank.isdecimal() and world.isdecimal() and int(rank) < int(world)):
-        raise InputError(
-            f"RANK is {rank!r} and WORLD_SIZE {world!r}, not numbers of a launcher; unset them to start without."
-        )
+        raise InputError(f"RANK is {rank!r} and WORLD_SIZE {world!r}, not numbers of a launcher; unset them.")
     if asked not in (1, int(world)):
-        raise InputError(
-            f"--devices {asked} contradicts the launcher, which started {world} processes; leave --devices out."
-        )
+        raise InputError(f"--devices {asked} contradicts the launcher's {world} processes; leave it out.")
     return int(world)
 
 
@@ -179,10 +175,7 @@ def _this_command(processes: int) -> list[str]:
     """Return it as it was typed. A session in which people type line by line cannot be started again."""
     main = sys.modules["__main__"]
     if hasattr(sys, "ps1") or not (hasattr(main, "__file__") or "-c" in sys.orig_argv):
-        raise InputError(
-            f"{processes} processes cannot be started from an interactive session; put the call into a script, or use "
-            "one device."
-        )
+        raise InputError("Several processes cannot be started from an interactive session; write a script.")
     return [sys.executable, *sys.orig_argv[1:]]
 
 

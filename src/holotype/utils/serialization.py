@@ -141,9 +141,8 @@ class FileSchema:
             raise self.broken(path, error) from error
         version = content.pop(FORMAT_KEY, None)
         if version != self.format:
-            raise InputError(
-                f"{path} was written by another version (format {version}, not {self.format}); {self.cure}."
-            )
+            other = f"format {version}, not {self.format}"
+            raise InputError(f"{path} was written by another version ({other}); {self.cure}.")
         return content
 
     def make(self, path: Path, kind: type[T], *, every: bool = True) -> T:

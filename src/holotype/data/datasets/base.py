@@ -12,11 +12,7 @@ from holotype.errors import InputError
 
 
 class MissingFile(Exception):
-    """A file or folder that the data set must have is not there."""
-
-    def __init__(self, path: Path) -> None:
-        super().__init__(str(path))
-        self.path = path
+    """A file or folder that the data set must have is not there: its path."""
 
 
 @dataclass(frozen=True)
@@ -41,7 +37,7 @@ class SplitListing:
     """Class index of each image."""
 
     def absent(self) -> list[str]:
-        """The files that are not on disk. Every folder is read once, which is faster than asking per file."""
+        """Return the files that are not on disk. Every folder is read once, which is faster than asking per file."""
         files = list(dict.fromkeys((split_index(path) or (path,))[0] for path in self.path))
         folders = {os.path.dirname(file) for file in files}
         present = {folder: set(os.listdir(folder)) for folder in folders if os.path.isdir(folder)}
@@ -64,7 +60,7 @@ class Listing:
 
 
 def find_dataset_root(root: Path, folders: Sequence[str], marker: str) -> Path:
-    """The first of root, root/folder, ... that has `marker` in it."""
+    """Return the first of root/folder, ..., root that has `marker` in it."""
     candidates = [root / folder for folder in folders] + [root]
     for base in candidates:
         if (base / marker).exists():
@@ -73,14 +69,14 @@ def find_dataset_root(root: Path, folders: Sequence[str], marker: str) -> Path:
 
 
 def require_file(path: Path) -> Path:
-    """The path itself, which must exist."""
+    """Return the path itself, which must exist."""
     if not path.exists():
         raise MissingFile(path)
     return path
 
 
 def read_split_lines(file: Path) -> list[str]:
-    """Non-empty lines of a text file."""
+    """Return the non-empty lines of a text file."""
     try:
         text = require_file(file).read_text(encoding="utf-8")
     except UnicodeDecodeError as error:
@@ -89,7 +85,7 @@ def read_split_lines(file: Path) -> list[str]:
 
 
 def read_pairs(file: Path) -> list[tuple[str, str]]:
-    """Lines "key text" in the file's order."""
+    """Return the lines "key text" in the file's order."""
     rows = [line.partition(" ") for line in read_split_lines(file)]
     return [(key, text.strip()) for key, _, text in rows]
 

@@ -40,9 +40,7 @@ def _annotations(file: Path, images: Path, classes: tuple[str, ...]) -> SplitLis
     images = nested if nested.is_dir() else images
     rows = _read_mat(file, "annotations")
     if not {"class", "fname"} <= set(rows.dtype.names or ()):
-        raise InputError(
-            f"{file} lists no class and fname for its images; it may be the file without labels."
-        )
+        raise InputError(f"{file} lists no class and fname for its images; get the file with labels.")
     try:
         label = [int(index) - 1 for index in rows["class"]]  # MATLAB counts from 1
     except (TypeError, ValueError) as error:

@@ -20,9 +20,7 @@ def list_cub(root: Path, split: ClassSplit) -> Listing:
     train, test = SplitListing([], []), SplitListing([], [])
     for number, file in dict(read_pairs(base / "images.txt")).items():
         if number not in in_train or label.get(number) not in order:
-            raise InputError(
-                f"Image {number} of {base / 'images.txt'} has no class or no split; get the files again."
-            )
+            raise InputError(f"Image {number} of {base}/images.txt has no class or split; get it again.")
         part = train if in_train[number] == "1" else test
         part.path.append(str(base / "images" / file))
         part.label.append(order[label[number]])
