@@ -149,35 +149,22 @@ def test_mixed_recipe_equals_the_slow_loop() -> None:
         assert np.array_equal(result[i].permute(1, 2, 0).numpy(), expected), i
 
 
-def test_replay_and_subsets() -> None:
-    images = pictures(30)
-    for share, group in (("none", None), ("batch", None), ("group", torch.arange(30) % 7)):
-        recipe = draw_recipe(30, torch.Generator().manual_seed(3), share=share, group=group)
+def test_recipes_are_shared_replayed_and_cut_into_rows() -> None:
+    images, same = pictures(30), pictures(1).expand(30, -1, -1, -1)
+    group = torch.arange(30) % 7
+    for share, ids, kinds in (("none", None, 30), ("batch", None, 1), ("group", group, 7)):
+        recipe = draw_recipe(30, torch.Generator().manual_seed(3), share=share, group=ids)
         whole = apply_recipe(images, recipe)
         assert torch.equal(apply_recipe(images, recipe), whole)
-        rows = torch.tensor([29, 3, 3, 17, 0])
-        assert torch.equal(apply_recipe(images[rows], recipe.take(rows)), whole[rows])
-        mask = torch.arange(30) % 3 == 1
-        assert torch.equal(apply_recipe(images[mask], recipe.take(mask)), whole[mask])
-
-
-def test_sharing() -> None:
-    group = torch.tensor([5, 5, -2, 9, -2, 5, 9, 9])
-    shared = draw_recipe(8, torch.Generator().manual_seed(0), share="batch")
-    grouped = draw_recipe(8, torch.Generator().manual_seed(0), share="group", group=group)
-    free = draw_recipe(8, torch.Generator().manual_seed(0), share="none")
-    for name in FIELDS:
-        rows = getattr(shared, name)
-        assert (rows == rows[:1]).all(), "batch: every row alike"
-        rows = getattr(grouped, name)
-        for one in group.unique():
-            inside = rows[group == one]
-            assert (inside == inside[:1]).all(), "group: alike inside a group"
-    assert len(grouped.cutout.unique(dim=0)) == 3, "groups differ from each other"
-    assert len(free.cutout.unique(dim=0)) == 8, "none: every row its own"
-    same = pictures(1).expand(8, -1, -1, -1)
-    assert len(apply_recipe(same, shared).unique(dim=0)) == 1
-    assert len(apply_recipe(same, grouped).unique(dim=0)) == 3
+        for rows in (torch.tensor([29, 3, 3, 17, 0]), torch.arange(30) % 3 == 1):
+            assert torch.equal(apply_recipe(images[rows], recipe.take(rows)), whole[rows])
+        assert len(recipe.cutout.unique(dim=0)) == kinds
+        if kinds < 30:
+            assert len(apply_recipe(same, recipe).unique(dim=0)) == kinds
+        for name in FIELDS if ids is not None else ():
+            for one in group.unique():
+                inside = getattr(recipe, name)[group == one]
+                assert (inside == inside[:1]).all(), "alike inside a group"
 
 
 def test_draws_have_fixmatch_ranges() -> None:

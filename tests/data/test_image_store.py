@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-import gc
 import hashlib
 import shutil
-import signal
 import subprocess
 import sys
 import threading
@@ -282,16 +280,10 @@ def test_the_first_level_with_room(
     assert list(tmp_path.iterdir()) == []
     if level != "device":
         assert torch.equal(placed.pixels, store.pixels)
-
-
-def test_too_little_room_and_unknown_levels_are_said(store: ImageStore, tmp_path: Path) -> None:
-    for choice, budget, message in (
-        ("auto", Budget(0, 0, 1000), r"may take 1\.0 kB; raise --memory\.disk_gb"),
-        ("disk", Budget(0, 0, 1000), r"may take 1\.0 kB; raise --memory\.disk_gb"),
-        ("gpu", ROOMY, "--store gpu is unknown"),
-    ):
-        with pytest.raises(InputError, match=message):
-            place_pixels(store, META, choice, budget, tmp_path)  # type: ignore[arg-type]
+    with pytest.raises(InputError, match=r"may take 1\.0 kB; raise --memory\.disk_gb"):
+        place_pixels(store, META, "auto", Budget(0, 0, 1000), tmp_path)
+    with pytest.raises(InputError, match="--store gpu is unknown"):
+        place_pixels(store, META, "gpu", ROOMY, tmp_path)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -439,63 +431,6 @@ def test_a_file_has_its_limit_and_a_full_disk_and_a_forbidden_folder_are_said(tm
     assert np.array_equal(scratch.map().numpy(), content)
 
 
-@pytest.mark.skipif(not Path("/proc/self/maps").exists(), reason="needs Linux's list of mapped files")
-def test_the_file_goes_with_the_store(tmp_path: Path) -> None:
-    folder, paths = tmp_path / "scratch", write_noise(tmp_path, [(32, 32)] * 3)
-
-    def held() -> bool:
-        return str(folder) in Path("/proc/self/maps").read_text()
-
-    store = decode(paths, spill=SpillConfig(0, folder))
-    assert held()
-    assert list(folder.iterdir()) == []
-    view = store.image(1)
-    del store
-    gc.collect()
-    assert held(), "a view keeps it"
-    assert torch.equal(view, decode([paths[1]]).image(0))
-    del view
-    gc.collect()
-    assert not held()
-
-
-KILLED = """
-import sys, time
-from pathlib import Path
-from holotype.data import image_store
-from holotype.data.image_store import ImageStore, SpillConfig
-
-*paths, folder, moment = sys.argv[1:]
-read = image_store.open_image
-
-def wait():
-    print("ready", flush=True)
-    time.sleep(60)
-
-def opened(path):
-    if moment == "during" and path == paths[-1]:
-        wait()
-    return read(path)
-
-image_store.open_image = opened
-store = ImageStore.decode(paths, 28, workers=1, progress=False, spill=SpillConfig(0, Path(folder)))
-wait()
-"""
-
-
-@pytest.mark.skipif(sys.platform == "win32", reason="signals of POSIX")
-@pytest.mark.parametrize("moment", ["during", "after"])
-def test_a_killed_process_leaves_no_file(tmp_path: Path, moment: str) -> None:
-    folder = tmp_path / "scratch"
-    words = [sys.executable, "-c", KILLED, *write_noise(tmp_path, [(32, 32)] * 8), str(folder), moment]
-    with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as process:
-        assert process.stdout is not None
-        assert process.stdout.readline() == "ready\n"
-        process.send_signal(signal.SIGKILL)
-    assert process.returncode == -signal.SIGKILL
-    assert list(folder.iterdir()) == []
-
-
 # -- memory while decoding --------------------------------------------------------------------------------
 
 MEASURE = """
@@ -504,24 +439,21 @@ from PIL import Image
 from holotype.data.image_store import decode_in_order
 Image.init()
 before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-n = int(sys.argv[2])
-problems = [image.problem for image in decode_in_order([sys.argv[1]] * n, 256, n, progress=False)]
-assert problems == [""] * n, problems
+problems = [image.problem for image in decode_in_order([sys.argv[1]] * 2, 256, 2, progress=False)]
+assert problems == ["", ""], problems
 print((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) // 1024)
 """
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="ru_maxrss is counted in kB on Linux")
-@pytest.mark.parametrize(("mode", "side", "bytes_per_pixel"), [("RGBA", 5000, 8), ("P", 8000, 5)])
-def test_several_images_of_many_pixels(mode: str, side: int, bytes_per_pixel: int, tmp_path: Path) -> None:
-    """As many threads as images; all are transparent and turned. There is room for one at a time."""
-    image, exif, file = Image.new(mode, (side, side)), Image.Exif(), tmp_path / "large.png"
+def test_two_images_of_many_pixels_take_their_turn(tmp_path: Path) -> None:
+    """As many threads as images, which are transparent and turned. There is room for one at a time."""
+    exif, file = Image.Exif(), tmp_path / "large.png"
     exif[0x0112] = 6
-    image.save(file, exif=exif, compress_level=1, **({"transparency": 0} if mode == "P" else {}))
-    assert file.stat().st_size < 1_000_000
-    ran = subprocess.run([sys.executable, "-c", MEASURE, str(file), "2"], capture_output=True, text=True)
+    Image.new("RGBA", (5000, 5000)).save(file, exif=exif, compress_level=1)
+    ran = subprocess.run([sys.executable, "-c", MEASURE, str(file)], capture_output=True, text=True)
     assert (ran.returncode, ran.stderr) == (0, "")
-    assert int(ran.stdout) < bytes_per_pixel * side**2 / 2**20 + 140
+    assert int(ran.stdout) < 8 * 5000**2 / 2**20 + 140
 
 
 def test_room_is_shared_and_one_always_gets_in() -> None:

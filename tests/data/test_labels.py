@@ -290,18 +290,17 @@ def meant(*given: str, images: tuple[str, ...] = IMAGES) -> list[str | None]:
 @pytest.mark.parametrize(
     ("given", "image"),
     [
-        ("fox/1.jpg", "fox/1.jpg"),
-        ("./fox//1.jpg", "fox/1.jpg"),
-        ("fox\\1.jpg", "fox/1.jpg"),
-        ('  "fox/1.jpg" ', "fox/1.jpg"),
-        ("C:\\Users\\me\\photos\\fox\\1.jpg", "fox/1.jpg"),
-        ("\\\\server\\share\\badger\\1.jpg", "badger/1.jpg"),
-        ("/elsewhere/old/fox/2.jpg", "fox/2.JPG"),
-        ("FOX/1.JPG", "fox/1.jpg"),
+        *(
+            (way, "fox/1.jpg")
+            for way in ("fox/1.jpg", "./fox//1.jpg", "fox\\1.jpg", '  "fox/1.jpg" ', "FOX/1.JPG")
+        ),
+        *(
+            (f"{drive}fox\\1.jpg", "fox/1.jpg")
+            for drive in ("C:\\Users\\me\\photos\\", "\\\\server\\share\\")
+        ),
+        *(("/elsewhere/old/fox/2.jpg", "fox/2.JPG"), ("/elsewhere/loose.jpg", "loose.jpg")),
         (unicodedata.normalize("NFD", "badger/Köln.jpg"), "badger/Köln.jpg"),
-        ("7.jpg", "deep/down/owl/7.jpg"),
-        ("birds/owl/7.jpg", "deep/down/owl/7.jpg"),
-        ("/elsewhere/loose.jpg", "loose.jpg"),
+        *((owl, "deep/down/owl/7.jpg") for owl in ("7.jpg", "birds/owl/7.jpg")),
         # several images of that name, another folder of one name only, and nothing at all
         *((odd, None) for odd in ("1.jpg", "wolf/1.jpg", "wolf/7.jpg", "/photos/fox/3.jpg", "fox", "..", "")),
     ],
@@ -340,14 +339,13 @@ def test_quotes_and_roots() -> None:
 @pytest.mark.parametrize(
     "names",
     [
-        ("Canna Lily", "canna lily"),
-        ("canna_lily", "Canna-Lily", "cannalily"),
-        ("Café noir", "cafe noir"),
-        ("Käfer", "Ka\u0308fer"),
-        ("great tit", "Great Tits"),
-        ("great cormorant", "great comorant"),
-        ("great cormorant", "great cormoranr"),
-        ("great cormorant", "great cormornat", "great cormorantt"),
+        *(
+            ("Canna Lily", "canna lily"),
+            ("canna_lily", "Canna-Lily", "cannalily"),
+            ("great tit", "Great Tits"),
+        ),
+        *(("Café noir", "cafe noir"), ("Käfer", "Ka\u0308fer"), ("great cormorant", "great comorant")),
+        *(("great cormorant", "great cormoranr"), ("great cormorant", "great cormornat", "great cormorantt")),
     ],
 )
 def test_one_class_under_several_names(names: tuple[str, ...]) -> None:
@@ -357,15 +355,13 @@ def test_one_class_under_several_names(names: tuple[str, ...]) -> None:
 @pytest.mark.parametrize(
     "names",
     [
-        ("type 1", "type 2", "type a", "type b"),
-        ("Boeing 737-200", "Boeing 737-300", "Boeing 737-30"),
-        ("species 0001", "species 0002"),
-        ("fox", "box", "fix", "ox"),
-        ("horse", "house"),
-        ("Least Tern", "Leaf Tern", "Arctic Tern"),
-        ("Barn Swallow", "Bank Swallow"),
-        ("bus", "bu", "b"),
-        ("???", "!!!"),
+        *(
+            ("type 1", "type 2", "type a", "type b"),
+            ("species 0001", "species 0002"),
+            ("fox", "box", "fix", "ox"),
+        ),
+        *(("Boeing 737-200", "Boeing 737-300", "Boeing 737-30"), ("horse", "house"), ("bus", "bu", "b")),
+        *(("Least Tern", "Leaf Tern", "Arctic Tern"), ("Barn Swallow", "Bank Swallow"), ("???", "!!!")),
         tuple(f"species of the genus {i:05d}" for i in range(5_000)),  # which takes no time
     ],
 )

@@ -1,8 +1,7 @@
-"""Images in Parquet files and in tars: what is an image, which rows and keys there are, and discoveries end to end."""
+"""Images in Parquet files and in tars: what is an image, which rows and keys there are, what is refused."""
 
 from __future__ import annotations
 
-import hashlib
 import tarfile
 from pathlib import Path
 
@@ -17,9 +16,8 @@ from holotype.data.load import load_table
 from holotype.data.readers import parquet, webdataset
 from holotype.data.storage import StorageError
 from holotype.errors import InputError
-from holotype.results.discovery import Discovery
 
-from .packed import images_of, square, write_parquet, write_shards, write_tar
+from .packed import square, write_parquet, write_shards, write_tar
 
 
 def first_pixels(paths) -> list[tuple[int, int, int]]:
@@ -232,44 +230,3 @@ def test_the_same_bytes_are_the_same_image_wherever_they_lie(tmp_path: Path) -> 
     assert (read_image_bytes(str(file)), open_image_bytes(str(file))) == (None, str(file))
     with pytest.raises(StorageError, match="no image '2'"):
         read_image_bytes(f"{tar}#2")
-
-
-# -- from end to end --------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("kind", ["parquet", "tar"])
-def test_discover_report_and_assign(
-    tmp_path, squares_folder, tiny_backbone_file, holotype, kind: str
-) -> None:
-    rows, run = images_of(squares_folder), tmp_path / "run"
-    flags = ("--device", "cpu", "--no-progress")
-    how = ("--out", run, "--k", 4, "--method", "kmeans", "--backbone", tiny_backbone_file, *flags)
-    if kind == "parquet":
-        source = new = write_parquet(tmp_path / "squares.parquet", rows)
-    else:
-        write_shards(tmp_path / "shards", rows, 20)
-        source = tmp_path / "shards" / "shard-{000..003}.tar"
-    assert holotype("discover", source, *how).code == 0
-    found = Discovery.load(run)
-    assert found.known == load_table(squares_folder).known
-    assert (found.images["problem"] == "").all()
-    keys = [path.rpartition("#")[2] for path in found.images["path"]]
-    kinds = [(rows[int(key)][0] if kind == "parquet" else key).split("-")[0] for key in keys]
-    # each kind of square is one category, as in a folder
-    assert len(set(zip(kinds, found.images["category_id"], strict=True))) == 4
-    assert list(run.rglob("00000.jpg")), "a sheet of thumbnails"
-    before = hashlib.sha256((run / "discovery.json").read_bytes()).hexdigest()
-    if kind == "tar":  # repacked into other shards, these are the same images: nothing is trained again
-        for shard in (tmp_path / "shards").iterdir():
-            shard.unlink()
-        new = write_shards(tmp_path / "shards", rows, 32)[1]
-        assert holotype("discover", tmp_path / "shards" / "shard-{000..001}.tar", *how).code == 0
-        assert Discovery.load(run).facts.round == 1
-    out, sorted_to = tmp_path / "new.csv", tmp_path / "sorted"
-    assert holotype("assign", run, new, "--out", out, "--copy-to", sorted_to, *flags).code == 0
-    n = len(load_table(new))
-    assert (len(out.read_text().splitlines()), len(list(sorted_to.rglob("*.png")))) == (1 + n, n)
-    if kind == "parquet":
-        assert holotype("assign", run, f"{new}#3", "--out", out, "--overwrite", *flags).code == 0
-        assert f"{new}#3" in out.read_text()
-        assert before == hashlib.sha256((run / "discovery.json").read_bytes()).hexdigest()

@@ -30,10 +30,9 @@ from holotype.data.storage import (
     with_query,
 )
 from holotype.errors import InputError
-from holotype.results.discovery import Discovery
 
 from .bucket import Bucket, bucket, only_here, s3_port
-from .packed import images_of, square, write_parquet, write_shards
+from .packed import square, write_parquet, write_shards
 
 __all__ = ["bucket", "only_here", "s3_port"]
 OWN_PROCESS = True
@@ -111,24 +110,6 @@ def test_tars_and_parquet_files_in_a_bucket(bucket: Bucket, tmp_path: Path) -> N
         table = load_table(bucket.address(source))
         assert list(table.label) == ["fox"] * 3 + [""] * 4, source
         assert [read_image(path)[0].getpixel((0, 0))[0] for path in table.path] == list(range(7)), source
-
-
-def test_discover_in_a_bucket(
-    bucket, tmp_path: Path, squares_folder: Path, tiny_backbone_file, holotype
-) -> None:
-    for name, content, label in images_of(squares_folder):
-        bucket.put(f"photos/{label or 'unlabelled'}/{name}.png", content)
-    run, flags = tmp_path / "run", ("--device", "cpu", "--no-progress")
-    how = ("--k", 4, "--method", "kmeans", "--backbone", tiny_backbone_file)
-    assert holotype("discover", bucket.address("photos"), "--out", run, *how, *flags).code == 0
-    found = Discovery.load(run)
-    kinds = [path.partition("?")[0].rpartition("/")[2].split("-")[0] for path in found.images["path"]]
-    assert len(set(zip(kinds, found.images["category_id"], strict=True))) == 4
-    assert list(run.rglob("00000.jpg"))
-    bucket.put("new/1.png", square((200, 40, 40), side=40))
-    out = tmp_path / "new.csv"
-    assert holotype("assign", run, bucket.address("new"), "--out", out, *flags).code == 0
-    assert "red" in out.read_text()
 
 
 # -- what is wrong ----------------------------------------------------------------------------------------
@@ -233,16 +214,10 @@ def test_other_stores_go_the_same_way(scheme, place, bucket, tmp_path: Path, sta
     assert (list(table.label), table.name) == (["fox", ""], "set")
     assert read_image(table.path[0])[0].getpixel((0, 0)) == (1, 2, 3)
     assert asked == [f"{scheme}://{place.partition('/')[0]}"]
-
-
-def test_all_containers_of_an_account(tmp_path: Path, stand_in) -> None:
-    """The address ends with the host, so that names begin where the store's own begin."""
-    stand_in("abfs")
-    (tmp_path / "photos" / "fox").mkdir(parents=True)
-    (tmp_path / "photos" / "fox" / "1.png").write_bytes(square())
-    (found,) = list_files("abfs://account.dfs.core.windows.net")
-    assert found == "abfs://account.dfs.core.windows.net/photos/fox/1.png"
-    assert read_object(found) == square()
+    if place.startswith("account"):  # all containers: names begin where the store's own begin
+        (found,) = list_files("abfs://account.blob.core.windows.net")
+        assert found == f"abfs://{place}/owner/set/data/train.parquet"
+        assert read_object(found) == (home / "data" / "train.parquet").read_bytes()
 
 
 def test_the_file_systems_of_other_stores_open_without_asking_anybody() -> None:

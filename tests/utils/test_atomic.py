@@ -64,18 +64,12 @@ def test_a_failure_leaves_the_old_content_and_no_litter(tmp_path, error, raised)
     assert names(tmp_path) == ["a.txt"]
 
 
-def test_folders_are_made_and_an_impossible_place_is_said(tmp_path):
-    write_text(tmp_path / "deep" / "er" / "a.txt", "new")
-    assert (tmp_path / "deep" / "er" / "a.txt").read_text() == "new"
-    (tmp_path / "file").write_text("")
-    with pytest.raises(InputError, match="could not be written"):
-        write_text(tmp_path / "file" / "a.txt", "new")
-
-
-@pytest.mark.parametrize("name", ["a", "a" * 250, "é" * 125])
-def test_any_name_that_a_file_can_have_can_be_written(tmp_path, name):
+@pytest.mark.parametrize("name", ["deep/er/a", "a" * 250, "é" * 125])
+def test_any_name_that_a_file_can_have_can_be_written_and_an_impossible_place_is_said(tmp_path, name):
     write_text(tmp_path / name, "new")
     assert (tmp_path / name).read_text() == "new"
+    with pytest.raises(InputError, match="could not be written"):
+        write_text(tmp_path / name / "a.txt", "new")
 
 
 def test_many_threads_may_write_one_file(tmp_path):
@@ -107,8 +101,9 @@ def test_many_processes_may_write_one_file(tmp_path):
 # -- links ------------------------------------------------------------------------------------------------
 
 
-def test_nothing_is_written_through_a_link(tmp_path, monkeypatch):
-    """Neither one at the name itself nor one planted at the name of the part."""
+@pytest.mark.skipif(os.name != "posix", reason="there are no modes")
+def test_nothing_is_written_through_a_link_and_files_have_the_users_mode(tmp_path, monkeypatch):
+    """Neither through one at the name itself nor one planted at the name of the part."""
     precious, folder = tmp_path / "precious.txt", tmp_path / "run"
     precious.write_text("mine")
     folder.mkdir()
@@ -116,20 +111,14 @@ def test_nothing_is_written_through_a_link(tmp_path, monkeypatch):
     monkeypatch.setattr(atomic.secrets, "token_hex", lambda n: next(guesses))
     for link in (part_of(folder, "a.txt"), folder / ".a.txt.part", folder / "a.txt"):
         link.symlink_to(precious)
-    write_text(folder / "a.txt", "new")
-    assert precious.read_text() == "mine"
-    assert (folder / "a.txt").read_text() == "new"
-    assert not (folder / "a.txt").is_symlink()
-
-
-@pytest.mark.skipif(os.name != "posix", reason="there are no modes")
-def test_files_have_the_mode_that_the_user_has_chosen(tmp_path):
     before = os.umask(0o027)
     try:
-        write_text(tmp_path / "a.txt", "new")
+        write_text(folder / "a.txt", "new")
     finally:
         os.umask(before)
-    assert stat.S_IMODE((tmp_path / "a.txt").stat().st_mode) == 0o640
+    assert (precious.read_text(), (folder / "a.txt").read_text()) == ("mine", "new")
+    assert not (folder / "a.txt").is_symlink()
+    assert stat.S_IMODE((folder / "a.txt").stat().st_mode) == 0o640
 
 
 # -- left-over parts --------------------------------------------------------------------------------------
@@ -146,19 +135,15 @@ def test_what_a_killed_process_left_is_swept_away(tmp_path):
     assert file.read_text() == "old"
 
 
-def test_what_is_being_written_is_not_swept_away(tmp_path):
+def test_what_is_being_written_and_parts_of_others_are_not_swept_away(tmp_path):
+    others = [".film.mkv.part", "a.0123456789abcdef.part", ".a.part", ".a.0123456789ABCDEF.part"]
+    for name in others:
+        (tmp_path / name).write_text("")
     with atomic_path(tmp_path / "a.txt") as part:
         clean_partial(tmp_path, again=True)
         part.write_text("new")
+    assert names(tmp_path) == sorted([*others, "a.txt"])
     assert (tmp_path / "a.txt").read_text() == "new"
-
-
-def test_parts_of_others_stay(tmp_path):
-    for name in (".film.mkv.part", "a.0123456789abcdef.part", ".a.part", ".a.0123456789ABCDEF.part"):
-        (tmp_path / name).write_text("")
-    before = names(tmp_path)
-    clean_partial(tmp_path, again=True)
-    assert names(tmp_path) == before
 
 
 def test_without_locks_parts_go_when_they_are_old(tmp_path, monkeypatch):
@@ -213,21 +198,14 @@ def test_what_was_left_deep_in_a_run_goes_and_what_links_point_to_stays(tmp_path
 # -- folders and files that a user named ------------------------------------------------------------------
 
 
-def test_a_folder_appears_when_it_is_whole(tmp_path):
-    with atomic_folder(tmp_path / "images") as part:
-        (part / "a.png").write_text("")
-        clean_partial(tmp_path, again=True)
-        assert not (tmp_path / "images").exists()
-    assert names(tmp_path / "images") == ["a.png"]
-    with pytest.raises(ValueError, match="half"), atomic_folder(tmp_path / "more") as part:
-        raise ValueError("half")
-    assert names(tmp_path) == ["images"]
-
-
-def test_of_two_who_make_a_folder_one_is_first(tmp_path):
+def test_a_folder_appears_when_it_is_whole_and_of_two_who_make_one_the_first_does(tmp_path):
     with atomic_folder(tmp_path / "images") as mine, atomic_folder(tmp_path / "images") as theirs:
         (mine / "mine.png").write_text("")
         (theirs / "theirs.png").write_text("")
+        clean_partial(tmp_path, again=True)
+        assert not (tmp_path / "images").exists()
+    with pytest.raises(ValueError, match="half"), atomic_folder(tmp_path / "more"):
+        raise ValueError("half")
     assert names(tmp_path) == ["images"]
     assert names(tmp_path / "images") == ["theirs.png"]
 
@@ -250,23 +228,19 @@ def test_a_file_that_a_user_names_is_replaced_with_overwrite_alone(tmp_path):
     def write(part):
         part.write_text("new")
 
-    file, link = tmp_path / "a.txt", tmp_path / "link"
+    file, link, later = tmp_path / "a.txt", tmp_path / "link", tmp_path / "later"
     write_output(file, write)
     file.write_text("mine")
     link.symlink_to(file)
+    (tmp_path / "folder").mkdir()
     for taken in (file, link):
         with pytest.raises(InputError, match="--overwrite"):
             write_output(taken, write)
-    assert file.read_text() == "mine"
+    with pytest.raises(InputError, match="--overwrite"):  # one that somebody makes meanwhile stays
+        write_output(later, lambda part: later.write_text("mine"))
+    assert (file.read_text(), later.read_text()) == ("mine", "mine")
     write_output(file, write, overwrite=True)
     assert file.read_text() == "new"
-    (tmp_path / "folder").mkdir()
     with pytest.raises(InputError, match="is not a file"):
         write_output(tmp_path / "folder", write, overwrite=True)
-
-
-def test_a_file_that_somebody_makes_meanwhile_stays(tmp_path):
-    with pytest.raises(InputError, match="--overwrite"):
-        write_output(tmp_path / "a.txt", lambda part: (tmp_path / "a.txt").write_text("mine"))
-    assert (tmp_path / "a.txt").read_text() == "mine"
-    assert names(tmp_path) == ["a.txt"]
+    assert names(tmp_path) == ["a.txt", "folder", "later", "link"]

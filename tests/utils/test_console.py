@@ -15,7 +15,6 @@ import pytest
 
 from holotype.utils import console as module
 from holotype.utils.console import (
-    BestEffortStream,
     PlainBar,
     best_effort_streams,
     console,
@@ -75,11 +74,8 @@ def test_in_a_pipe_long_work_is_a_plain_line_ever_more_rarely(capsys, now) -> No
     assert not any(character in err for character in "\r\x1b")
     work(now, 36_000, 36_000, 1.0)
     assert 30 < len(capsys.readouterr().err.splitlines()) < 100  # a night
-
-
-def test_what_an_earlier_run_has_done_says_nothing_about_speed(now) -> None:
     bar = PlainBar("train", 100, " steps")
-    bar.before = 80
+    bar.before = 80  # what an earlier run has done says nothing about speed
     bar.show(90, "cls 0.5")
     assert bar.line(now[0] + 10) == "train: 90/100 steps, 90 %, 10 s left; cls 0.5"
 
@@ -99,15 +95,11 @@ def test_a_terminal_has_a_bar_with_colours_or_without(monkeypatch, no_color: boo
     shown = screen(monkeypatch)
     with console_options(no_color=no_color), progress_bar("Reading images", 10, True) as advance:
         advance(10)
+    assert console_kind() == "terminal"
+    monkeypatch.setenv("TERM", "dumb")  # one without a cursor
+    assert console_kind() == "pipe"
     assert "10/10" in shown.getvalue()
     assert ("\x1b[3" in shown.getvalue()) is not no_color
-
-
-def test_a_terminal_without_a_cursor_is_a_pipe(monkeypatch) -> None:
-    screen(monkeypatch)
-    assert console_kind() == "terminal"
-    monkeypatch.setenv("TERM", "dumb")
-    assert console_kind() == "pipe"
 
 
 def test_options_last_as_long_as_their_block(monkeypatch) -> None:
@@ -144,6 +136,7 @@ def test_what_cannot_be_written_is_dropped_and_remembered(monkeypatch, number: i
     monkeypatch.setattr(sys, "stdout", out)
     monkeypatch.setattr(sys, "stderr", err)
     with best_effort_streams() as told:
+        assert not sys.stdout.isatty()
         bar = PlainBar("Training", 10)
         for done in range(3):
             print(f"line {done}")
@@ -154,13 +147,6 @@ def test_what_cannot_be_written_is_dropped_and_remembered(monkeypatch, number: i
     assert (sys.stdout, sys.stderr) == (out, err)
     assert out.getvalue() == "line 0\n"
     assert err.getvalue() == "Training: 0/10, 0 %\n"
-
-
-def test_a_stream_that_is_well_is_as_it_was() -> None:
-    stream = io.StringIO()
-    lasting = BestEffortStream(stream)
-    print("a", "b", file=lasting, flush=True)
-    assert (stream.getvalue(), lasting.isatty(), lasting.problem) == ("a b\n", False, None)
 
 
 def holotype(words: str) -> subprocess.CompletedProcess[str]:
@@ -206,10 +192,7 @@ def test_what_a_console_lacks_ends_no_command(monkeypatch, encoding, errors, tex
     plain_characters()
     print(text, flush=True)
     assert raw.getvalue() == shown
-
-
-def test_a_stream_that_is_no_console_is_left_alone(monkeypatch) -> None:
-    monkeypatch.setattr(sys, "stdout", io.StringIO())
+    monkeypatch.setattr(sys, "stdout", io.StringIO())  # which is no console, and left alone
     plain_characters()
     print("–")
     assert sys.stdout.getvalue() == "–\n"  # type: ignore[attr-defined]

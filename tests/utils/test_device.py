@@ -26,7 +26,7 @@ def test_a_device_that_is_not_there_or_unknown_is_refused(machine):
             pick_device(name)
     machine(cuda=2)
     assert (pick_device("auto"), pick_device("cuda:1")) == ("cuda", "cuda:1")
-    with pytest.raises(InputError, match="which has 2 CUDA devices"):
+    with pytest.raises(InputError, match="where 2 GPUs are"):
         pick_device("cuda:2")
     for name in ("gpu", "cpu:1", "cuda:x", "cuda:-1"):
         with pytest.raises(InputError, match=f"--device {name} is unknown"):

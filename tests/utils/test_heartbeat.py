@@ -35,6 +35,11 @@ def test_it_tells_what_it_is_told_and_goes_when_all_is_done(tmp_path):
         found = beat_of(tmp_path)
         assert (found.phase, found.step, found.steps, found.loss) == ("training", 3, 10, 1.5)
         assert (found.pid, found.host, found.ended) == (os.getpid(), socket.gethostname(), "")
+        update_heartbeat(tmp_path, phase="placing", saved="2020-01-01T00:00:00+00:00")
+        found = heartbeat._heartbeats[
+            tmp_path.resolve()
+        ].beat  # another phase forgets how far the last one was
+        assert (found.phase, found.step, found.loss, bool(found.saved)) == ("placing", None, None, True)
     update_heartbeat(tmp_path, phase="training")  # nobody listens any more
     assert list(tmp_path.iterdir()) == []
 
@@ -57,17 +62,6 @@ def test_it_beats_by_itself_and_is_written_now_and_then_only(tmp_path, monkeypat
         while beat_of(tmp_path).step != 999:
             assert time.monotonic() < deadline
             time.sleep(0.01)
-
-
-def test_another_phase_forgets_how_far_the_last_one_was(tmp_path):
-    with running_heartbeat(tmp_path):
-        far = {"stage": "train", "epoch": 1, "step": 3, "loss": 1.0}
-        update_heartbeat(tmp_path, phase="training", saved="2020-01-01T00:00:00+00:00", **far)
-        update_heartbeat(tmp_path, phase="placing")
-        found = heartbeat._heartbeats[tmp_path.resolve()].beat
-        assert found.phase == "placing"
-        assert not any(getattr(found, name) for name in far)
-        assert found.saved
 
 
 @pytest.mark.parametrize(
@@ -120,6 +114,9 @@ def test_a_disk_that_refuses_it_stops_nobody_and_a_further_process_has_none(tmp_
 def test_who_lives_and_who_does_not(tmp_path, monkeypatch):
     host, now, long_ago = socket.gethostname(), heartbeat._timestamp(), "2020-01-01T00:00:00+00:00"
     assert seconds_since("nonsense") == float("inf")
+    (tmp_path / HEARTBEAT_FILE).write_text("{")
+    with pytest.raises(InputError, match=r"heartbeat\.json cannot be read .*delete it"):
+        read_beat(tmp_path)
     with lock_folder(tmp_path):
         assert is_alive(tmp_path, host, long_ago)
     (tmp_path / LOCK).touch()  # as a killed process leaves it
@@ -133,9 +130,3 @@ def test_who_lives_and_who_does_not(tmp_path, monkeypatch):
     monkeypatch.setattr(locks, "try_lock", refuse)
     assert is_alive(tmp_path, host, now)
     assert not is_alive(tmp_path, host, long_ago)
-
-
-def test_a_broken_one_is_told(tmp_path):
-    (tmp_path / HEARTBEAT_FILE).write_text("{")
-    with pytest.raises(InputError, match=r"heartbeat\.json cannot be read .*delete it"):
-        read_beat(tmp_path)

@@ -35,4 +35,4 @@ def test_counts_lists_durations_and_sizes_read_as_words() -> None:
     assert [join_or(["a"]), join_or(iter("ab")), join_or("abc")] == ["a", "a or b", "a, b or c"]
     durations = [format_duration(s) for s in (40.2, 720, 12_000, 5 * 86_400, float("nan"))]
     assert durations == ["40 s", "12 min", "3 h 20 min", "5 days", "an unknown time"]
-    assert [format_bytes(n) for n in (999, 999_960, 1_600_000_000)] == ["999 bytes", "1.0 MB", "1.6 GB"]
+    assert [format_bytes(n) for n in (999, 31_000_000, 1_600_000_000)] == ["999 bytes", "31.0 MB", "1.6 GB"]
