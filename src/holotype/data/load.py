@@ -348,7 +348,7 @@ def check_trainable(table: Table) -> None:
         raise InputError(f"No usable image{where} is labelled; {cure}.")
     present = sorted(set(table.label[labelled]))
     if len(present) < 2:
-        raise InputError(f"Only one known class ({present[0]!r}) has usable images{where}; label more.")
+        raise InputError(f"Only one known class ({present[0]!r}) has usable images{where}; label two.")
     if not (table.usable & ~table.labelled).any():
         cure = "put images without a label into a folder called unlabelled, or name the labels with --labels"
         raise InputError(f"Every usable image{where} is labelled, so nothing is left to place; {cure}.")
