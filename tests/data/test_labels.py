@@ -205,9 +205,7 @@ def test_a_sample_is_written_and_known_again_and_a_column_weight_alone_makes_non
     """Somebody's list of animals may say what they weigh, and need not be a number."""
     file, animals = tmp_path / "sample.parquet", tmp_path / "animals.parquet"
     columns = {"path": ["a.jpg", "b.jpg"], "label": ["", "fox"], "weight": [2.5, 1.0], "cell": [0, 3]}
-    write_sample_file(
-        file, *(np.array(v) if i > 1 else v for i, v in enumerate(columns.values())), {"seed": 4}
-    )
+    write_sample_file(file, columns, {"seed": 4})
     assert pd.read_parquet(file).to_dict("list") == columns
     assert read_sample_info(file) == {"seed": 4}
     with pytest.raises(InputError, match="--overwrite"):

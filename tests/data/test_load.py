@@ -19,14 +19,13 @@ from holotype.data.load import (
     Reader,
     check_trainable,
     collection_name,
-    expand_braces,
     find_reader,
     folder_name,
     load_table,
-    source_files,
     with_readable_classes,
 )
 from holotype.data.readers.folder import read_folder
+from holotype.data.storage import expand_braces, source_files
 from holotype.data.table import Table
 from holotype.errors import InputError
 

@@ -62,7 +62,8 @@ def command(argv: Sequence[str]) -> int:
     )
     facts = {"n": options.n, "cells": sample.n_cells, "seed": options.seed, "images": sample.n_images}
     path = [parts.absolute(one) for one in sample.path]
-    write_sample_file(out, path, sample.label, sample.weight, sample.cell, facts)
+    columns = {"path": path, "label": sample.label, "weight": sample.weight}
+    write_sample_file(out, columns | {"cell": sample.cell.astype("int32")}, facts)
     if is_rank0_output():
         echo(sample_summary(sample, options.n, out))
     return 0

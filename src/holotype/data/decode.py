@@ -42,15 +42,8 @@ COSTLY_MODES = {"WEBP": 16, "AVIF": 12, "HEIF": 12}
 """Bytes that decoding takes per pixel at most: these decoders hold the picture several times. Measured were 16 for WebP
 and 9 for AVIF; HEIF is taken to be like AVIF."""
 ROWS_PER_STRIP, TILE_LENGTH = 278, 323
-TURNS = {
-    2: Image.Transpose.FLIP_LEFT_RIGHT,
-    3: Image.Transpose.ROTATE_180,
-    4: Image.Transpose.FLIP_TOP_BOTTOM,
-    5: Image.Transpose.TRANSPOSE,
-    6: Image.Transpose.ROTATE_270,
-    7: Image.Transpose.TRANSVERSE,
-    8: Image.Transpose.ROTATE_90,
-}
+TURN_NAMES = "FLIP_LEFT_RIGHT ROTATE_180 FLIP_TOP_BOTTOM TRANSPOSE ROTATE_270 TRANSVERSE ROTATE_90"
+TURNS = {number: Image.Transpose[name] for number, name in enumerate(TURN_NAMES.split(), start=2)}
 """What makes an image with this EXIF orientation upright; 1 = it is."""
 
 Box = tuple[float, float, float, float]

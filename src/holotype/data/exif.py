@@ -100,9 +100,18 @@ def _read_head(path: str) -> tuple[tuple[int, int] | None, ExifData]:
 
 
 def exif_from_bytes(image: Image.Image) -> ExifData:
-    """Return the data of a file that is open already."""
+    """Return the data of a file that is open already, each part by itself: a broken one takes no other with it."""
     try:
-        return exif_from_image(image.getexif()) if has_exif_header(image) else NO_EXIF
+        exif = image.getexif() if has_exif_header(image) else Image.Exif()
+        details, place = _ifd(exif, EXIF_IFD), _ifd(exif, GPS_IFD)
+        time = taken_at(details)
+        latitude, longitude = _degrees(place, *LATITUDE), _degrees(place, *LONGITUDE)
+        if math.isnan(latitude + longitude) or latitude == longitude == 0:  # a receiver without a fix
+            latitude = longitude = math.nan
+        serial = exif_text(details.get(SERIAL))
+        camera = " ".join(part for part in (_model(exif), serial) if part)[:MAX_TEXT]
+        written = "" if time is None else time.isoformat(timespec="seconds")
+        return ExifData(written, latitude, longitude, camera, bool(serial))
     except Exception:  # a head that leads nowhere
         return NO_EXIF
 
@@ -111,19 +120,6 @@ def has_exif_header(image: Image.Image) -> bool:
     """Return whether an open file has EXIF data in front. A PNG file may have them behind its pixels, and would be
     decoded for them."""
     return "exif" in image.info or image.format == "TIFF"
-
-
-def exif_from_image(exif: Image.Exif) -> ExifData:
-    """Return what EXIF data say, each part by itself: a broken one takes no other with it."""
-    told, place = _ifd(exif, EXIF_IFD), _ifd(exif, GPS_IFD)
-    time = taken_at(told)
-    latitude, longitude = _degrees(place, *LATITUDE), _degrees(place, *LONGITUDE)
-    if math.isnan(latitude + longitude) or latitude == longitude == 0:  # a receiver without a fix
-        latitude = longitude = math.nan
-    serial = exif_text(told.get(SERIAL))
-    camera = " ".join(part for part in (_model(exif), serial) if part)[:MAX_TEXT]
-    written = "" if time is None else time.isoformat(timespec="seconds")
-    return ExifData(written, latitude, longitude, camera, bool(serial))
 
 
 def _ifd(exif: Image.Exif, tag: int) -> dict[int, Any]:

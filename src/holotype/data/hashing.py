@@ -10,7 +10,7 @@ import hashlib
 import io
 from collections.abc import Sequence
 
-from holotype.data.boxes import Box, split_box
+from holotype.data.boxes import split_box
 from holotype.data.image_files import ArchiveProblem, file_of, read_array, split_archive
 from holotype.data.readers.parquet import read_row
 from holotype.data.readers.webdataset import read_member
@@ -56,14 +56,11 @@ def image_digests(
     files = list(dict.fromkeys(file for file, _ in parts))  # a picture is read once for all its boxes
     read = dict(zip(files, thread_map(file_digest, files, "Reading images", progress), strict=True))
     for row, (file, box) in zip(unread, parts, strict=True):
-        found[row] = read[file] if box is None else _box_digest(read[file], box)
+        found[row] = read[file]
+        if box is not None and read[file]:
+            part = f"{read[file]}{box.ending}".encode()
+            found[row] = hashlib.blake2b(part, digest_size=DIGEST_BYTES).hexdigest()
     return found
-
-
-def _box_digest(digest: str, box: Box) -> str:
-    """Return the digest of a part of the content."""
-    whole = f"{digest}{box.ending}".encode()
-    return hashlib.blake2b(whole, digest_size=DIGEST_BYTES).hexdigest() if digest else ""
 
 
 def file_digest(path: str) -> str:

@@ -34,25 +34,12 @@ from holotype.utils.text import plural, suggest_path
 SAMPLE_KIND = "sample"
 
 
-def write_sample_file(
-    file: Path,
-    path: list[str],
-    label: list[str],
-    weight: np.ndarray,
-    cell: np.ndarray,
-    facts: Mapping[str, Any],
-) -> None:
-    """Write a sample. facts: how it was drawn; they stand in the footer."""
+def write_sample_file(file: Path, columns: Mapping[str, Any], facts: Mapping[str, Any]) -> None:
+    """Write a sample: path, label, weight and cell of each image. facts: how it was drawn; they stand in the footer."""
     import pyarrow as pa
 
-    columns = {
-        "path": path,
-        "label": label,
-        "weight": weight.astype(np.float64),
-        "cell": cell.astype(np.int32),
-    }
     meta = json.dumps({SAMPLE_KIND: dict(facts)}, sort_keys=True)
-    write_parquet(file, pa.table(columns).replace_schema_metadata({TABLE_MARK: meta.encode()}))
+    write_parquet(file, pa.table(dict(columns)).replace_schema_metadata({TABLE_MARK: meta.encode()}))
 
 
 def read_sample_info(file: Path) -> dict[str, Any] | None:

@@ -7,16 +7,13 @@ under the entry point `holotype.readers`: a Reader each.
 from __future__ import annotations
 
 import dataclasses
-import glob
 import logging
-import math
 import os
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import entry_points
-from itertools import product
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -30,15 +27,7 @@ from holotype.data.paths import Paths, relative
 from holotype.data.readers.folder import read_bucket, read_folder, stream_folder
 from holotype.data.readers.parquet import holds_images, read_parquet, stream_parquet
 from holotype.data.readers.webdataset import read_webdataset, stream_webdataset
-from holotype.data.storage import (
-    STORES,
-    is_address,
-    is_pattern,
-    list_files,
-    scheme_of,
-    split_query,
-    with_query,
-)
+from holotype.data.storage import STORES, is_address, is_pattern, scheme_of, source_files, split_query
 from holotype.data.table import Table
 from holotype.errors import InputError
 from holotype.utils.text import suggest, suggest_path
@@ -47,10 +36,6 @@ log = logging.getLogger("holotype")
 
 FOLDER = "folder"
 PLUGINS = "holotype.readers"
-BRACES = re.compile(r"\{([^{}]+)\}")
-RANGE = re.compile(r"(\d+)\.\.(\d+)")
-MAX_EXPANDED = 1_000_000
-"""Files that braces may mean."""
 
 
 @dataclass(frozen=True)
@@ -80,47 +65,7 @@ class Reader:
     only be read as a whole."""
 
 
-# -- several files --------------------------------------------------------------------------------------
-
-
-def source_files(source: str) -> list[str]:
-    """Return the files that 'shard-{000..099}.tar' or '*.tar' mean, absolute, in their order; one that is there is
-    itself."""
-    if not is_pattern(source):
-        return [source if is_address(source) else os.path.abspath(source)]
-    parts = [_expand_stars(part) if "*" in part else [part] for part in expand_braces(source)]
-    files = [file if is_address(file) else os.path.abspath(file) for part in parts for file in part]
-    if not files:
-        raise InputError(f"No file is called {source}; check the pattern.")
-    if gone := [file for file in files if not is_address(file) and not os.path.isfile(file)]:
-        raise InputError(f"{len(gone):,} of {len(files):,} files of {source} are missing, as {gone[0]} is.")
-    return files
-
-
-def expand_braces(text: str) -> list[str]:
-    """Return what {000..099} and {a,b} mean, as a shell writes them out."""
-    choices: list[Sequence[str]] = []
-    for i, part in enumerate(BRACES.split(text)):
-        found = RANGE.fullmatch(part) if i % 2 else None
-        if found:
-            numbers = range(int(found[1]), int(found[2]) + 1)
-            if not 0 < len(numbers) <= MAX_EXPANDED:
-                raise InputError(f"{{{part}}} is no range; write the smaller number first: {{000..099}}.")
-            choices.append([f"{n:0{len(found[1])}d}" for n in numbers])
-        else:
-            choices.append(part.split(",") if i % 2 else [part])
-    if math.prod(map(len, choices)) > MAX_EXPANDED:
-        raise InputError(f"{text} means more than {MAX_EXPANDED:,} files; name the folder that they lie in.")
-    return ["".join(parts) for parts in product(*choices)]
-
-
-def _expand_stars(pattern: str) -> list[str]:
-    if not is_address(pattern):
-        return sorted(glob.glob(pattern))
-    bare, query = split_query(pattern)
-    folder = bare[: bare.index("*")].rpartition("/")[0]
-    fits = re.compile("[^/]*".join(re.escape(part) for part in bare.split("*")))
-    return [file for file in list_files(with_query(folder, query)) if fits.fullmatch(split_query(file)[0])]
+# -- names of sources -----------------------------------------------------------------------------------
 
 
 def collection_name(source: str | Path) -> str:
@@ -164,24 +109,19 @@ def _list(source: str, how: ReaderOptions) -> Table:
     return read_csv_table(Path(source), skip_missing=how.skip_missing, whole=how.whole)
 
 
-def _folder(source: str, how: ReaderOptions) -> Table:
-    return read_folder(Path(source))
-
-
 def _tars(source: str, how: ReaderOptions) -> Table:
     return read_webdataset(source_files(source), collection_name(source))
 
 
-def _bucket(source: str, how: ReaderOptions) -> Table:
-    return read_bucket(source, collection_name(source))
-
-
+STORE_CLAIMS = tuple(f"{scheme}://" for scheme in STORES)
 BUILTIN_READERS = (
-    Reader("folders of images", (FOLDER,), _folder, stream=stream_folder),
+    Reader("folders of images", (FOLDER,), lambda source, _: read_folder(Path(source)), stream=stream_folder),
     Reader("lists of paths", (".csv", ".tsv"), _list, has_labels=True, stream=stream_list),
     Reader("Parquet files", (".parquet",), _parquet, stream=_stream_parquet),
     Reader("tars", (".tar",), _tars, stream=lambda source: stream_webdataset(source_files(source))),
-    Reader("stores on the network", tuple(f"{scheme}://" for scheme in STORES), _bucket),
+    Reader(
+        "stores on the network", STORE_CLAIMS, lambda source, _: read_bucket(source, collection_name(source))
+    ),
 )
 
 

@@ -143,6 +143,15 @@ def relative(paths: Iterable[str], root: str) -> list[str]:
     return [path if is_address(path) else os.path.relpath(path, root).replace(os.sep, "/") for path in paths]
 
 
+def common_root(files: Sequence[str]) -> str:
+    """Return the folder that all files lie in."""
+    bare = [split_query(file) for file in files]
+    folder = os.path.commonpath([os.path.dirname(file.partition("://")[2] or file) for file, _ in bare])
+    if not is_address(files[0]):
+        return folder
+    return with_query(f"{files[0].partition('://')[0]}://{folder}", bare[0][1])
+
+
 def absolute(path: str, root: str) -> str:
     """Return the inverse of `relative` for one path."""
     if is_address(path) or not root:

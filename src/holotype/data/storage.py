@@ -16,12 +16,15 @@ into records. Whatever goes wrong becomes a StorageError, a sentence, within sec
 from __future__ import annotations
 
 import contextlib
+import glob
 import io
+import math
 import os
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from datetime import timedelta
 from functools import lru_cache
+from itertools import product
 from typing import IO, Any
 from urllib.parse import parse_qsl, quote, unquote, urlsplit
 
@@ -31,6 +34,10 @@ SCHEME = re.compile(r"([a-z][a-z0-9]+)://", re.IGNORECASE)
 MEMBER_MARK = re.compile(
     r"(?P<file>.+?\.(?P<kind>parquet|tar)(?:\?[^#]*)?)#(?P<key>.+)", re.IGNORECASE | re.DOTALL
 )
+BRACES = re.compile(r"\{([^{}]+)\}")
+RANGE = re.compile(r"(\d+)\.\.(\d+)")
+MAX_EXPANDED = 1_000_000
+"""Files that braces may mean."""
 UNESCAPED = "/!$&'()*+,;=:@~ -_."
 """Signs of an object's name that stand in an address as they are; letters of all languages do as well."""
 
@@ -154,9 +161,6 @@ def _options(address: str) -> dict[str, Any]:
 @lru_cache(maxsize=16)
 def _connections(scheme: str, place: str, query: str) -> Any:
     """Return the file system of a bucket; one for all its objects."""
-    if scheme not in STORES:
-        known = ", ".join(f"{name}://" for name in STORES)
-        raise StorageError(f"{scheme}:// is no store that can be read; there are {known}.")
     return STORES[scheme](with_query(f"{scheme}://{place}", query))
 
 
@@ -282,3 +286,46 @@ def stream_file(file: str) -> Iterator[IO[bytes]]:
     system, name = connect(file)
     with storage_errors(file), system.open_input_file(name) as stream:
         yield io.BufferedReader(stream, READ_AHEAD)
+
+
+# -- several files --------------------------------------------------------------------------------------
+
+
+def source_files(source: str) -> list[str]:
+    """Return the files that 'shard-{000..099}.tar' or '*.tar' mean, absolute, in their order; one that is there is
+    itself."""
+    if not is_pattern(source):
+        return [source if is_address(source) else os.path.abspath(source)]
+    parts = [_expand_stars(part) if "*" in part else [part] for part in expand_braces(source)]
+    files = [file if is_address(file) else os.path.abspath(file) for part in parts for file in part]
+    if not files:
+        raise InputError(f"No file is called {source}; check the pattern.")
+    if gone := [file for file in files if not is_address(file) and not os.path.isfile(file)]:
+        raise InputError(f"{len(gone):,} of {len(files):,} files of {source} are missing, as {gone[0]} is.")
+    return files
+
+
+def expand_braces(text: str) -> list[str]:
+    """Return what {000..099} and {a,b} mean, as a shell writes them out."""
+    choices: list[Sequence[str]] = []
+    for i, part in enumerate(BRACES.split(text)):
+        found = RANGE.fullmatch(part) if i % 2 else None
+        if found:
+            numbers = range(int(found[1]), int(found[2]) + 1)
+            if not 0 < len(numbers) <= MAX_EXPANDED:
+                raise InputError(f"{{{part}}} is no range; write the smaller number first: {{000..099}}.")
+            choices.append([f"{n:0{len(found[1])}d}" for n in numbers])
+        else:
+            choices.append(part.split(",") if i % 2 else [part])
+    if math.prod(map(len, choices)) > MAX_EXPANDED:
+        raise InputError(f"{text} means more than {MAX_EXPANDED:,} files; name the folder that they lie in.")
+    return ["".join(parts) for parts in product(*choices)]
+
+
+def _expand_stars(pattern: str) -> list[str]:
+    if not is_address(pattern):
+        return sorted(glob.glob(pattern))
+    bare, query = split_query(pattern)
+    folder = bare[: bare.index("*")].rpartition("/")[0]
+    fits = re.compile("[^/]*".join(re.escape(part) for part in bare.split("*")))
+    return [file for file in list_files(with_query(folder, query)) if fits.fullmatch(split_query(file)[0])]

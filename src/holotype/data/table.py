@@ -55,23 +55,17 @@ class Table:
         for name, values in self._columns().items():
             object.__setattr__(self, name, _text_column(name, values, n))
         object.__setattr__(self, "known", tuple(str(c) for c in self.known))
-        self._check_known()
-        self._check_paths()
-        self._check_weights()
+        self._check()
 
-    def _check_known(self) -> None:
+    def _check(self) -> None:
         if "" in self.known or len(set(self.known)) < len(self.known):
             raise InputError("The names of the known classes must differ from each other and not be empty.")
         if unknown := set(self.label) - set(self.known) - {""}:
             classes = f"the {len(self.known)} known classes"
             raise InputError(f"The label {min(unknown)!r} is not among {classes}; add or correct it.")
-
-    def _check_paths(self) -> None:
         if len(set(self.path)) < len(self.path):
             path, times = Counter(self.path).most_common(1)[0]
             raise InputError(f"The path {path!r} is listed {times} times; keep one row per image.")
-
-    def _check_weights(self) -> None:
         try:
             sound = bool(((self.weights > 0) & np.isfinite(self.weights)).all())
         except ValueError:

@@ -59,7 +59,7 @@ class Listing:
     """None where the data set, or this copy of it, has no list of test images."""
 
 
-def find_dataset_root(root: Path, folders: Sequence[str], marker: str) -> Path:
+def find_root(root: Path, folders: Sequence[str], marker: str) -> Path:
     """Return the first of root/folder, ..., root that has `marker` in it."""
     candidates = [root / folder for folder in folders] + [root]
     for base in candidates:
@@ -68,17 +68,17 @@ def find_dataset_root(root: Path, folders: Sequence[str], marker: str) -> Path:
     raise MissingFile(candidates[0] / marker)
 
 
-def require_file(path: Path) -> Path:
+def require(path: Path) -> Path:
     """Return the path itself, which must exist."""
     if not path.exists():
         raise MissingFile(path)
     return path
 
 
-def read_split_lines(file: Path) -> list[str]:
+def read_lines(file: Path) -> list[str]:
     """Return the non-empty lines of a text file."""
     try:
-        text = require_file(file).read_text(encoding="utf-8")
+        text = require(file).read_text(encoding="utf-8")
     except UnicodeDecodeError as error:
         raise InputError(f"{file} is not UTF-8 text, so it may be damaged; get it again.") from error
     return [line.strip() for line in text.splitlines() if line.strip()]
@@ -86,11 +86,5 @@ def read_split_lines(file: Path) -> list[str]:
 
 def read_pairs(file: Path) -> list[tuple[str, str]]:
     """Return the lines "key text" in the file's order."""
-    rows = [line.partition(" ") for line in read_split_lines(file)]
+    rows = [line.partition(" ") for line in read_lines(file)]
     return [(key, text.strip()) for key, _, text in rows]
-
-
-def check_class_index(file: Path, label: Sequence[int], classes: int) -> None:
-    """Raise InputError unless every label is an index of a class."""
-    if label and not 0 <= min(label) <= max(label) < classes:
-        raise InputError(f"{file} has a class outside the {classes} that are named; get the files again.")

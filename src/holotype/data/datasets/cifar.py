@@ -10,9 +10,8 @@ from holotype.data.datasets.base import (
     Listing,
     MissingFile,
     SplitListing,
-    check_class_index,
-    read_split_lines,
-    require_file,
+    read_lines,
+    require,
 )
 from holotype.data.image_files import ArchiveProblem, binary_labels
 from holotype.errors import InputError
@@ -22,13 +21,13 @@ def list_cifar10(root: Path, split: ClassSplit) -> Listing:
     """List cifar-10-batches-bin/."""
     base = _find(root, "cifar-10-batches-bin", "batches.meta.txt")
     train = [f"data_batch_{i}.bin" for i in range(1, 6)]
-    return _listing(base, read_split_lines(base / "batches.meta.txt"), train, "test_batch.bin")
+    return _listing(base, read_lines(base / "batches.meta.txt"), train, "test_batch.bin")
 
 
 def list_cifar100(root: Path, split: ClassSplit) -> Listing:
     """List cifar-100-binary/; fine classes."""
     base = _find(root, "cifar-100-binary", "fine_label_names.txt")
-    return _listing(base, read_split_lines(base / "fine_label_names.txt"), ["train.bin"], "test.bin")
+    return _listing(base, read_lines(base / "fine_label_names.txt"), ["train.bin"], "test.bin")
 
 
 def _find(root: Path, folder: str, names: str) -> Path:
@@ -43,7 +42,7 @@ def _find(root: Path, folder: str, names: str) -> Path:
 
 
 def _listing(base: Path, names: Sequence[str], train: Sequence[str], test: str) -> Listing:
-    parts = [_part(require_file(base / file), len(names)) for file in train]
+    parts = [_part(require(base / file), len(names)) for file in train]
     whole = SplitListing([p for part in parts for p in part.path], [c for part in parts for c in part.label])
     held_out = _part(base / test, len(names)) if (base / test).is_file() else None
     return Listing(base, tuple(names), whole, held_out)
@@ -55,5 +54,4 @@ def _part(file: Path, n_classes: int) -> SplitListing:
         label = binary_labels(file)
     except ArchiveProblem as problem:
         raise InputError(f"{problem} Get the archive again.") from problem
-    check_class_index(file, label, n_classes)
     return SplitListing([f"{file}#{i}" for i in range(len(label))], label)

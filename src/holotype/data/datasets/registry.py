@@ -193,6 +193,11 @@ def _listing(name: str, root: Path, split: ClassSplit, origin: str) -> Listing:
         listing = LAYOUTS[name](root, split)
     except MissingFile as missing:
         raise InputError(f"{name}: {missing} is missing; the data come from {origin}.") from missing
+    labels = {*listing.train.label, *(listing.test.label if listing.test else ())}
+    if not labels <= set(range(len(listing.classes))):
+        raise InputError(
+            f"{name}: {listing.root} has a class outside the {len(listing.classes)}; get it again."
+        )
     parted = sorted(split.known + split.novel)
     if parted != list(range(len(listing.classes))):
         classes = f"{len(listing.classes)} classes were found in {listing.root}, not {len(parted)}"

@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import io
 import json
-import os
 from bisect import bisect_right
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
@@ -23,15 +22,8 @@ from PIL import Image
 
 from holotype.data.csv import column_text
 from holotype.data.image_files import decoders
-from holotype.data.paths import Paths
-from holotype.data.storage import (
-    StorageError,
-    is_address,
-    random_access,
-    remote_stamp,
-    split_query,
-    with_query,
-)
+from holotype.data.paths import Paths, common_root
+from holotype.data.storage import StorageError, random_access, remote_stamp
 from holotype.data.table import Table
 from holotype.errors import InputError
 
@@ -195,15 +187,6 @@ def stream_parquet(files: Sequence[str]) -> Paths:
             raise InputError(f"{files[0]} has no rows; there is nothing to look at.")
 
     return Paths(common_root(files), each())
-
-
-def common_root(files: Sequence[str]) -> str:
-    """Return the folder that all files lie in."""
-    bare = [split_query(file) for file in files]
-    folder = os.path.commonpath([os.path.dirname(file.partition("://")[2] or file) for file, _ in bare])
-    if not is_address(files[0]):
-        return folder
-    return with_query(f"{files[0].partition('://')[0]}://{folder}", bare[0][1])
 
 
 def _texts(opened: ParquetImages, what: str) -> list[str] | None:

@@ -16,8 +16,7 @@ from functools import lru_cache
 from threading import Lock
 
 from holotype.data.image_files import IMAGE_EXTENSIONS, no_image
-from holotype.data.paths import Paths
-from holotype.data.readers.parquet import common_root
+from holotype.data.paths import Paths, common_root
 from holotype.data.storage import StorageError, read_part, remote_stamp, stream_file
 from holotype.data.table import Table
 
