@@ -13,7 +13,6 @@ import pytest
 from holotype.data.label_hygiene import similar_names, unsorted_names
 from holotype.data.labels import (
     LabelFile,
-    check_target,
     match_labels,
     read_csv_table,
     read_list,
@@ -208,11 +207,6 @@ def test_a_sample_is_written_and_known_again_and_a_column_weight_alone_makes_non
     write_sample_file(file, columns, {"seed": 4})
     assert pd.read_parquet(file).to_dict("list") == columns
     assert read_sample_info(file) == {"seed": 4}
-    with pytest.raises(InputError, match="--overwrite"):
-        check_target(file)
-    check_target(file, overwrite=True)
-    with pytest.raises(InputError, match=r"as \.parquet"):
-        check_target(tmp_path / "sample.csv")
     pd.DataFrame({"path": ["a.jpg"], "label": [""], "weight": [12.0]}).to_parquet(animals)
     (tmp_path / "broken.parquet").write_bytes(b"nothing")
     for name in ("animals.parquet", "broken.parquet", "absent.parquet"):

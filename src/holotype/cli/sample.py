@@ -44,12 +44,13 @@ def make_parser() -> Parser:
 
 def command(argv: Sequence[str]) -> int:
     options: SampleOptions = make_parser().parse_args(argv)
-    from holotype.data.labels import check_target, write_sample_file
+    from holotype.data.labels import write_sample_file
     from holotype.embeddings.coreset import draw_coreset
     from holotype.embeddings.store import EmbeddingParts
+    from holotype.utils.atomic import refuse_existing
 
     out = options.out
-    check_target(out, options.overwrite)
+    refuse_existing(out, options.overwrite, (".parquet",))
     parts = EmbeddingParts(options.embeddings)
     labels = read_labels(options, parts.root)
     sample = draw_coreset(

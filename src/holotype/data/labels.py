@@ -27,7 +27,6 @@ from holotype.data.readers.folder import scan_folder
 from holotype.data.storage import is_address
 from holotype.data.table import Table
 from holotype.errors import InputError
-from holotype.utils.atomic import refuse_existing
 from holotype.utils.serialization import TABLE_MARK, write_parquet
 from holotype.utils.text import plural, suggest_path
 
@@ -54,13 +53,6 @@ def read_sample_info(file: Path) -> dict[str, Any] | None:
     except (OSError, ValueError, KeyError, TypeError, pa.ArrowException):
         return None
     return info if isinstance(info, dict) else None
-
-
-def check_target(file: Path, overwrite: bool = False) -> None:
-    """Raise InputError where a sample cannot be written, or would replace a file without `overwrite`."""
-    if file.suffix.lower() != ".parquet":
-        raise InputError(f"A sample is written as .parquet, not as {file.name!r}; change --out.")
-    refuse_existing(file, overwrite)
 
 
 log = logging.getLogger("holotype")

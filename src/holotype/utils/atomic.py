@@ -15,12 +15,13 @@ import re
 import secrets
 import shutil
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
 from holotype.errors import InputError
 from holotype.utils.locks import NO_FOLLOW, NoLocks, check_not_link, try_lock
+from holotype.utils.text import join_or
 
 NAME_LENGTH = 40
 """Characters of a file's name that are found in the name of its part: names have at most 255 bytes."""
@@ -91,14 +92,17 @@ def atomic_write(path: Path, write: Callable[[Path], object]) -> None:
         with atomic_path(path) as part:
             write(part)
     except OSError as error:
-        problem = (
-            f"{path} could not be written ({error.strerror or error}); what was there before is untouched"
-        )
+        problem = f"{path} could not be written ({error.strerror or error}); what was there is untouched"
         raise InputError(f"{problem}: free some space, then run the same command again.") from error
 
 
-def refuse_existing(file: Path, overwrite: bool = False) -> None:
-    """Raise InputError where a file of this name exists and may not be replaced. A link is replaced as such."""
+def refuse_existing(file: Path, overwrite: bool = False, suffixes: Sequence[str] = ()) -> None:
+    """Raise InputError where a file of this name exists and may not be replaced, or has none of these endings.
+
+    A link is replaced as such.
+    """
+    if suffixes and file.suffix.lower() not in suffixes:
+        raise InputError(f"{file} does not end in {join_or(suffixes)}; choose a name that does.")
     if not os.path.lexists(file):
         return
     if not (file.is_file() or file.is_symlink()):
@@ -107,7 +111,7 @@ def refuse_existing(file: Path, overwrite: bool = False) -> None:
         raise InputError(f"{file} exists already; add --overwrite to replace it, or choose another name.")
 
 
-def write_output(file: Path, write: Callable[[Path], None], *, overwrite: bool = False) -> None:
+def write_output(file: Path, write: Callable[[Path], object], *, overwrite: bool = False) -> None:
     """Write a file that a user named, as `atomic_write` does; InputError where it exists, unless `overwrite`."""
     refuse_existing(file, overwrite)
 
