@@ -31,6 +31,7 @@ from holotype.data.decode import ImageProblem, read_image
 from holotype.data.image_files import ArchiveProblem, read_array
 from holotype.data.load import load_table
 from holotype.data.readers.folder import read_folder, scan_folder
+from holotype.discovery.estimator import Discoverer
 from holotype.errors import InputError
 from holotype.export.zip import write_zip
 from holotype.models import hub, zoo
@@ -39,7 +40,7 @@ from holotype.results.edits import Edit, append_edits, edits_csv, log_locked, re
 from holotype.runs.record import RunFolder, read_per_class
 from holotype.runs.tables import table_csv
 from holotype.training.checkpoint import MetricsLog
-from holotype.utils.atomic import TemporaryFolder, refuse_links, write_text
+from holotype.utils.atomic import refuse_links, write_text
 from report.made import make_discovery
 from tests.conftest import draw_squares
 
@@ -76,7 +77,7 @@ def test_a_small_file_of_enormous_pictures_is_refused_before_it_is_unpacked(tmp_
         read_image(str(tmp_path / "bomb.png"))
     monkeypatch.setattr(image_files, "LARGE_BYTES", 5_000_000)
     np.savez_compressed(tmp_path / "bomb.npz", x=np.zeros((6, 1000, 1000), np.uint8))
-    with pytest.raises(ArchiveProblem, match="that are packed into"):
+    with pytest.raises(ArchiveProblem, match="unpacks to"):
         read_array(str(tmp_path / "bomb.npz"), 0)
 
 
@@ -265,8 +266,8 @@ def test_what_a_link_leads_to_is_not_mailed(tmp_path, precious):
 @pytest.mark.skipif(os.name != "posix", reason="there are no modes")
 def test_pictures_from_memory_lie_in_a_folder_of_ones_own(tmp_path, monkeypatch):
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    with TemporaryFolder() as folder:
-        assert stat.S_IMODE(os.stat(folder).st_mode) == 0o700
+    owner = Discoverer()
+    assert stat.S_IMODE(os.stat(owner._make_temporary()).st_mode) == 0o700
 
 
 @pytest.mark.parametrize("protocol", ["plain", "torch"])

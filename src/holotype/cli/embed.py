@@ -14,7 +14,7 @@ from holotype.cli.options import MAX_SHARD, EmbedOptions, ImageOptions, SampleOp
 from holotype.config.schema import BACKBONE_FIELDS, BackboneConfig, resolved_backbone
 from holotype.data.datasets.registry import BENCHMARKS, check_dataset, load_benchmark
 from holotype.data.gcd_split import gcd_split
-from holotype.data.labels import check_target, write_sample_file
+from holotype.data.labels import write_sample_file
 from holotype.data.load import collection_name, load_table, paths_of, stream_paths
 from holotype.data.paths import Paths
 from holotype.data.storage import is_address, is_pattern
@@ -26,7 +26,7 @@ from holotype.embeddings.shards import ShardFolder, ShardRequest, absolute_sourc
 from holotype.embeddings.store import EmbedCounts, EmbeddingParts, EmbedShard, backbone_facts
 from holotype.errors import InputError
 from holotype.training.progress import StopRequest
-from holotype.utils.atomic import clean_partial_tree
+from holotype.utils.atomic import clean_partial_tree, refuse_existing
 from holotype.utils.console import progress_bar
 from holotype.utils.device import pick_device
 from holotype.utils.locks import lock_folder
@@ -146,7 +146,7 @@ def sample_command(options: SampleOptions) -> None:
     if options.no_labels and options.labels:
         raise InputError("--labels and --no-labels contradict each other; leave out one.")
     n, out, cells, seed = options.n, options.out, options.cells, options.seed
-    check_target(out, options.overwrite)
+    refuse_existing(out, options.overwrite, (".parquet",))
     parts = EmbeddingParts(options.embeddings)
     labels = NoLabels() if options.no_labels else FolderLabels(parts.root)
     if options.labels:
@@ -154,7 +154,13 @@ def sample_command(options: SampleOptions) -> None:
     sample = draw_coreset(parts, n, cells=cells, labels=labels, seed=seed, progress=options.progress)
     facts = {"n": n, "cells": sample.n_cells, "seed": seed, "images": sample.n_images}
     path = [parts.absolute(one) for one in sample.path]
-    write_sample_file(out, path, sample.label, sample.weight, sample.cell, facts)
+    columns = {
+        "path": path,
+        "label": sample.label,
+        "weight": sample.weight,
+        "cell": sample.cell.astype("int32"),
+    }
+    write_sample_file(out, columns, facts)
     echo(sample_summary(sample, n, out))
 
 

@@ -112,7 +112,7 @@ def _thumbnail(file: str) -> Image.Image | None:
             scale = SIDE / max(image.size)
             width, height = (max(1, round(side * scale)) for side in image.size)
             how = Image.Resampling.BICUBIC if scale > 1 else Image.Resampling.LANCZOS
-            return image.resized((width, height), how, gap=2.0)
+            return image.rgb().resize((width, height), how, reducing_gap=2.0)
     except ImageProblem:
         return None
 
