@@ -7,8 +7,7 @@ import math
 import pytest
 import torch
 
-from holotype.losses.concept import concept_nce, update_concept_memory
-from holotype.losses.contrastive import info_nce, sup_con
+from holotype.losses.contrastive import concept_nce, info_nce, sup_con, update_concept_memory
 
 CASES = [
     "random",

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from holotype.losses.debias import debiased_loss
+from holotype.losses.classification import debiased_loss
 
 CASES = ["n16_c8", "n1_c8_one_row", "n12_c5_saturated", "n6_c1_single_class", "n10_c100"]
 

@@ -14,8 +14,7 @@ from hypothesis import strategies as st
 
 from holotype.data.samplers import keyed_generator
 from holotype.errors import InputError
-from holotype.losses.concept import concept_nce, update_concept_memory
-from holotype.losses.contrastive import info_nce, sup_con
+from holotype.losses.contrastive import concept_nce, info_nce, sup_con, update_concept_memory
 from holotype.methods import Batch, Images, Progress, Stage, Task
 from holotype.methods.dccl import (
     DCCL,

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from holotype.losses.debias import debiased_loss
+from holotype.losses.classification import debiased_loss
 from holotype.losses.ova import certainty, detector_loss, known_score
 from holotype.methods import Batch, Task
 from holotype.methods.debgcd import DebGCD, DebGCDConfig, confidence_of_lead, scale_gradient

@@ -34,7 +34,7 @@ from torch import Tensor
 from holotype.clustering.knn import Edges
 from holotype.config.types import Cosine, Count, Positive, UnitInterval, Weight
 from holotype.data.samplers import balanced_rows
-from holotype.losses.concept import concept_nce, update_concept_memory
+from holotype.losses.contrastive import concept_nce, update_concept_memory
 from holotype.methods._common import warn_reduced
 from holotype.methods._infomap import (
     CommunityEngine,

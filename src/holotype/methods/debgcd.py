@@ -23,7 +23,7 @@ import torch
 from torch import Tensor
 
 from holotype.config.types import UnitInterval, Weight
-from holotype.losses.debias import debiased_loss
+from holotype.losses.classification import debiased_loss
 from holotype.losses.ova import certainty, detector_loss, known_score
 from holotype.methods.base import Batch, Card, Now, Prediction, Task
 from holotype.methods.simgcd import AS_RUN, RECIPES, Recipes, SimGCD, SimGCDConfig, concat_views
