@@ -1,4 +1,4 @@
-"""The losses of a parametric classifier on cosine logits (SimGCD): labels, self-distillation, balance."""
+"""Losses of a classifier on cosine logits: labels, self-distillation, balance (SimGCD), debiasing (DebGCD)."""
 
 import math
 

@@ -1,4 +1,4 @@
-"""Contrastive losses over two views of a batch (methods GCD, SimGCD and their descendants)."""
+"""Contrastive losses: of two views of a batch (GCD, SimGCD), and of images with a memory of concepts (DCCL)."""
 
 import torch
 import torch.nn.functional as F
