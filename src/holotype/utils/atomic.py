@@ -17,12 +17,13 @@ import shutil
 import tempfile
 import time
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
 from holotype.errors import InputError
 from holotype.utils.locks import NO_FOLLOW, NoLocks, is_same_file, try_lock
+from holotype.utils.text import join_or
 
 NAME_LENGTH = 40
 """Characters of a file's name that are found in the name of its part: names have at most 255 bytes."""
@@ -118,15 +119,20 @@ def atomic_write(path: Path, write: Callable[[Path], object]) -> None:
         ) from error
 
 
-def refuse_existing(file: Path, overwrite: bool = False) -> None:
-    """Raise InputError where a file of this name exists and may not be replaced. A link is replaced as such."""
+def refuse_existing(file: Path, overwrite: bool = False, suffixes: Sequence[str] = ()) -> None:
+    """Raise InputError where a file of this name exists and may not be replaced, or has none of these endings.
+
+    A link is replaced as such.
+    """
+    if suffixes and file.suffix.lower() not in suffixes:
+        raise InputError(f"{file} does not end in {join_or(suffixes)}; choose a name that does.")
     if os.path.lexists(file) and not (file.is_file() or file.is_symlink()):
         raise InputError(f"{file} is not a file; choose another name.")
     if os.path.lexists(file) and not overwrite:
         raise InputError(f"{file} exists already; add --overwrite to replace it, or choose another name.")
 
 
-def write_output(file: Path, write: Callable[[Path], None], *, overwrite: bool = False) -> None:
+def write_output(file: Path, write: Callable[[Path], object], *, overwrite: bool = False) -> None:
     """Write a file that a user named, as `write_beside` does; InputError where it exists, unless `overwrite`."""
     refuse_existing(file, overwrite)
 
