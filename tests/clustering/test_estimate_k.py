@@ -105,7 +105,6 @@ def test_few_known_classes_of_many() -> None:
     assert 64 < found.best < 101
     assert found.high >= 80
     assert "The search ended" not in found.words
-    assert 110 < estimate_count(*clouds(120, 12, 0)).best < 135
     few = estimate_count(*clouds(7, 100, 0))
     assert few.best == 7
     assert few.points[-1].k <= 1.2 * module.WIDE_RANGE  # nothing to be found beyond
@@ -225,6 +224,7 @@ def one_label_each(n_classes: int, each: int, n_known: int) -> tuple[Tensor, Ten
 
 def test_one_label_each_of_thousands_of_classes_is_too_little(monkeypatch) -> None:
     problem = one_label_each(8000, 4, 6000)
+    monkeypatch.setattr(count, "NEIGHBOURS", 2000)  # for the sake of time
     monkeypatch.setattr(module, "kmeans", lambda *_, **__: pytest.fail("the search has begun"))
     with pytest.raises(module.TooLong, match=r"cannot be told: .* with 6,000 known classes .*--k N"):
         estimate_count(*problem)
