@@ -9,7 +9,7 @@ import pytest
 from holotype.cli import info
 from holotype.data.datasets.registry import BENCHMARKS
 from holotype.methods import METHODS
-from holotype.models import hub, zoo
+from holotype.models import backbone, zoo
 from holotype.models.zoo import RECOMMENDED, USES
 
 from .conftest import assert_sentence
@@ -117,9 +117,9 @@ def test_fetch_says_what_was_written_and_how_to_use_it(holotype, monkeypatch, tm
 
     def fake(name, folder):
         asked.append((name, folder))
-        return hub.DownloadedBackbone(folder / "vit_x.y.safetensors", 2_000_000, tags)
+        return backbone.DownloadedBackbone(folder / "vit_x.y.safetensors", 2_000_000, tags)
 
-    monkeypatch.setattr(hub, "download_backbone", fake)
+    monkeypatch.setattr(backbone, "download_backbone", fake)
     done = holotype("backbones", "fetch", "vit_x.y", "--to", tmp_path)
     assert (done.code, asked) == (0, [("vit_x.y", tmp_path)])
     assert "DINOv3 licence" in done.out

@@ -113,7 +113,7 @@ def test_an_opinion_beside_a_stage_on_images_has_tokens_of_its_own(trained_run, 
 
 def test_a_method_without_logits_is_not_exported(trained_run, tmp_path, monkeypatch) -> None:
     monkeypatch.setattr("holotype.export.onnx._packages", lambda: (None, None))
-    monkeypatch.delattr(TokensThenImages, "logits")
+    monkeypatch.delattr(TokensThenImages.__mro__[1], "logits")
     assert Stretched.logits is Method.logits is ClustersAtTheEnd.logits
     with pytest.raises(InputError, match="Stretched has no logits, by which an exported model"):
         export_onnx(trained_run[0], tmp_path / "model.onnx")

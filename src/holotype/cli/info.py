@@ -160,7 +160,7 @@ def download_command(options: BackbonesOptions) -> int:
         raise InputError("fetch needs a name; write holotype backbones fetch NAME --to DIR.")
     if options.measure:
         raise InputError("--measure belongs to the lists; leave it out of fetch.")
-    from holotype.models.hub import download_backbone
+    from holotype.models.backbone import download_backbone
     from holotype.models.zoo import licence_text
     from holotype.utils.text import format_bytes
 
