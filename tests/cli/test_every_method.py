@@ -51,7 +51,6 @@ def test_one_line_benches_all_of_them(benched) -> None:
     said = (benched / "said.txt").read_text()
     assert "promptcal cannot use cached views, since all stages take images: exact mode." in said
     assert "Of sptnet, simgcd draws from the token cache, and prompts takes images." in said
-    assert "SPTNet runs every view of" in said
     assert said.count("method.memory asks for 4,096 and there are only 64 images") == 1
 
 

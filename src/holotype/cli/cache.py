@@ -59,5 +59,5 @@ def confirm_clear(going: Sequence[CacheEntry]) -> bool:
     """Ask the person at the terminal."""
     if not sys.stdin.isatty():
         raise InputError(f"--clear would delete {_size(going)}, and nobody is there to be asked; add --yes.")
-    print(f"Delete {plural(len(going), 'file')}, {_size(going)}? [y/N] ", end="", flush=True)
+    echo(f"Delete {plural(len(going), 'file')}, {_size(going)}? [y/N] ", end="")
     return sys.stdin.readline().strip().lower() in ("y", "yes")
