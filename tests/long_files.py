@@ -23,7 +23,7 @@ SECONDS = {
     "report/test_browser_edits.py": 16,
     "models/test_hub.py": 13,
     "discovery/test_pipeline.py": 13,
-    "docs/test_site_in_browser.py": 12,
+    "docs/test_site_in_browser.py": 9,
     "data/test_storage.py": 12,
     "runs/test_settings_files.py": 11,
     "training/test_every_method.py": 10,
