@@ -94,7 +94,8 @@ def check(run: Path, held: Held) -> None:
     loaded.device = "cpu"
     placed = loaded.place(list(held.place))
     assigned = pd.read_csv(
-        assign_images(run, write_list(run, list(held.place)), device="cpu").out, keep_default_na=False
+        assign_images(run, write_list(run, list(held.place)), overwrite=True, device="cpu").out,
+        keep_default_na=False,
     )
     assert list(assigned.category_id) == list(placed.category_id)
     assert set(placed.category_id) <= {*called, ""}

@@ -244,7 +244,7 @@ def test_who_is_slow_is_cut_off_and_others_are_served(made, serve, monkeypatch) 
 
 
 def test_headers_of_a_proxy_change_nothing(ask, client) -> None:
-    told = {"X_Forwarded_For": "10.0.0.1", "X_Forwarded_Proto": "https", "X_Forwarded_Host": "evil.example"}
+    told = {"X_Forwarded_For": "192.0.2.1", "X_Forwarded_Proto": "https", "X_Forwarded_Host": "evil.example"}
     assert client.ask("GET", "/api/state", **told).status == 200
     assert ask(Host="evil.example", X_Forwarded_Host=client.host).status == 403
 

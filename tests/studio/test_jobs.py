@@ -10,12 +10,13 @@ from pathlib import Path
 import pytest
 
 from discovery.made_round import made_discovery
-from holotype.discovery.source import Source, read_source
+from holotype.discovery.source import Source
 from holotype.errors import InputError
 from holotype.studio import jobs
 from holotype.studio.jobs import JOBS, Job, Site, loss_curve
 from holotype.studio.page import difference
 from holotype.utils.heartbeat import Heartbeat
+from holotype.utils.locks import lock_folder
 from studio.client import Client
 
 PATIENT = """
@@ -129,18 +130,19 @@ def test_a_program_that_is_not_there_is_said(window: Client, monkeypatch) -> Non
 def test_progress_is_what_the_process_writes(discovery: Path, serve) -> None:
     """Also of one that somebody else has started; it can be watched, and not stopped."""
     window = Client(serve(discovery).link).enter()
-    heart = Heartbeat(discovery)
+    heart, lock = Heartbeat(discovery), lock_folder(discovery)
     folder = discovery / "rounds" / "2" / "trainings" / "0"
     folder.mkdir(parents=True)
     lines = [{"kind": "epoch", "counter": 4 * n, "loss": 1 / n} for n in range(1, 4)]
     (folder / "metrics.jsonl").write_text("".join(f"{json.dumps(line)}\n" for line in lines) + '{"kind": "ep')
-    heart.tell(phase="training", step=12, steps=48, seconds_left=30.0, loss=0.5)
-    job = waited(window, lambda job: job and job["curve"])
-    assert (job["own"], job["phase"], job["step"], job["steps"]) == (False, "training", 12, 48)
-    assert (job["seconds_left"], job["curve"]) == (30.0, [[4, 1.0], [8, 0.5], [12, 1 / 3]])
-    assert window.post("/api/job", {"start": "discover"}).status == 409
-    assert window.post("/api/job", {"stop": True}).status == 409
-    heart.end("")
+    with lock:
+        heart.tell(phase="training", step=12, steps=48, seconds_left=30.0, loss=0.5)
+        job = waited(window, lambda job: job and job["curve"])
+        assert (job["own"], job["phase"], job["step"], job["steps"]) == (False, "training", 12, 48)
+        assert (job["seconds_left"], job["curve"]) == (30.0, [[4, 1.0], [8, 0.5], [12, 1 / 3]])
+        assert window.post("/api/job", {"start": "discover"}).status == 409
+        assert window.post("/api/job", {"stop": True}).status == 409
+        heart.end("")
     waited(window, lambda job: job is None)
 
 
@@ -195,7 +197,7 @@ def test_a_source_is_read_as_it_was_written(tmp_path: Path, monkeypatch) -> None
     made.save(tmp_path)
     before = (tmp_path / "source.json").stat().st_mtime_ns
     made.save(tmp_path)
-    assert read_source(tmp_path) == made
+    assert Source.load(tmp_path) == made
     assert (tmp_path / "source.json").stat().st_mtime_ns == before
     assert made.arguments() == [
         f"{tmp_path}/photos", f"--labels={tmp_path}/a b.csv", f"--boxes={tmp_path}/boxes.json",
@@ -207,7 +209,7 @@ def test_a_source_is_read_as_it_was_written(tmp_path: Path, monkeypatch) -> None
     ]
     (tmp_path / "source.json").write_text("x")
     made.save(tmp_path)
-    assert read_source(tmp_path) == made
+    assert Source.load(tmp_path) == made
 
 
 # -- what a round has changed -----------------------------------------------------------------------------

@@ -3,39 +3,14 @@
 from __future__ import annotations
 
 import importlib.util
-from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
 
-from holotype.cli.common import Parser, echo
-from holotype.config.types import Port
+from holotype.cli.common import echo
+from holotype.cli.options import StudioOptions
 from holotype.errors import InputError
 
 
-@dataclass(kw_only=True)
-class StudioOptions:
-    """Open the report of a run in the browser, where edits are saved at once and rounds can be started. Needs the extra
-    studio: pip install 'holotype[studio]'."""
-
-    run: Annotated[str, "RUN"]
-    """Folder of a finished run, or the folder of images of one in runs/."""
-    port: Annotated[Port, "N"] | None = None
-    """Port of this computer (default: 8321, or the next one that is free)."""
-    assign: Annotated[Path, "NEW"] | None = None
-    """Folder of new images that the studio may place in the categories."""
-    read_only: bool = False
-    """Only show: save no edits and start nothing."""
-    no_browser: bool = False
-    """Print the link and open no browser."""
-
-
-def make_parser() -> Parser:
-    return Parser("studio", StudioOptions)
-
-
-def command(argv: Sequence[str]) -> int:
-    options: StudioOptions = make_parser().parse_args(argv)
+def studio_command(options: StudioOptions) -> None:
     for package in ("starlette", "uvicorn"):
         if importlib.util.find_spec(package) is None:
             raise InputError(f"The studio needs {package}; install it with pip install 'holotype[studio]'.")
@@ -52,11 +27,10 @@ def command(argv: Sequence[str]) -> int:
             options.port,
             read_only=options.read_only,
             browser=not options.no_browser,
-            say=lambda words: echo(words, flush=True),
+            say=echo,
         )
     except KeyboardInterrupt:
         echo("The studio is closed; what was saved is in the run folder.")
-    return 0
 
 
 def find_run(named: str) -> tuple[Path, str]:

@@ -50,9 +50,15 @@ class Source:
         """Write it into a run folder, where it says something new."""
         known = None
         with contextlib.suppress(InputError):  # a damaged one is written anew
-            known = read_source(folder)
+            known = Source.load(folder)
         if known != self:
             SOURCE_SCHEMA.write(folder / SOURCE_FILE, asdict(self))
+
+    @classmethod
+    def load(cls, folder: Path) -> Source | None:
+        """Read what `save` wrote; None where there is none."""
+        file = folder / SOURCE_FILE
+        return SOURCE_SCHEMA.make(file, cls) if file.is_file() else None
 
     def arguments(self) -> list[str]:
         """Return the words of `holotype discover` that name it. Raises InputError where a word could mean a flag."""
@@ -69,9 +75,3 @@ class Source:
 def _absolute(place: Path | str | None) -> str:
     text = "" if place is None else str(place)
     return text if not text or is_address(text) else os.path.abspath(text)
-
-
-def read_source(folder: Path) -> Source | None:
-    """Read what `save` wrote; None where there is none."""
-    file = folder / SOURCE_FILE
-    return SOURCE_SCHEMA.make(file, Source) if file.is_file() else None

@@ -223,6 +223,7 @@ class Studio:
         return JSONResponse({"job": self.jobs.look()})
 
     async def get_alike(self, request: Request) -> Response:
+        await self._page_ready()
         facts = self.run.page
         row = request.path_params["row"]
         if facts is None or request.query_params.get("run") != facts.run_id or row >= len(facts.paths):
@@ -238,6 +239,7 @@ class Studio:
         return await self._picture(request, small=False)
 
     async def _picture(self, request: Request, *, small: bool) -> Response:
+        await self._page_ready()
         run, row = request.query_params.get("run", ""), request.path_params["row"]
         content = await self.run.picture(run, row, small=small)
         return Response(content, media_type="image/jpeg", headers=KEEP)

@@ -62,11 +62,11 @@ class Job:
 
 def _next_round(site: Site) -> list[list[str]]:
     from holotype.config.parse import parse_yaml
-    from holotype.discovery.source import Source, read_source
+    from holotype.discovery.source import Source
 
     if not (site.run / ROUNDS_NAME).is_dir():
         raise InputError("Only a run of holotype discover has rounds.")
-    known = read_source(site.run)
+    known = Source.load(site.run)
     if site.images and (known is None or known.images != Source.of(site.images).images):
         known = Source.of(site.images)
     if known is None:

@@ -13,6 +13,7 @@ import shutil
 import sys
 from collections import OrderedDict
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
@@ -30,7 +31,6 @@ from holotype.results.edits import (
     run_ids,
 )
 from holotype.studio.page import PageFacts, read_facts
-from holotype.utils.atomic import TemporaryFolder
 
 PYTHON = [sys.executable, "-P", "-m"]
 """Starts a module of the package; nothing is imported from the folder that somebody happens to be in."""
@@ -57,7 +57,7 @@ class MissingImage(Exception):
     """There is no image of this row in this run."""
 
 
-def signature(file: Path) -> Signature | None:
+def file_signature(file: Path) -> Signature | None:
     """Return what tells a file from a later one of the same name; None where there is none."""
     try:
         found = file.stat()
@@ -77,7 +77,7 @@ class LiveRun:
         self.problem = ""
         """Why the folder cannot be read or written just now."""
         self.page: PageFacts | None = None
-        self.pages = TemporaryFolder()
+        self.pages = TemporaryDirectory(prefix="holotype-", ignore_cleanup_errors=True)
         self._places: dict[str, tuple[Path, PageFacts]] = {}
         """By run id: the folder of a page, and what is known of it. A window may still show the round before."""
         self._rows: dict[str, int] = {}
@@ -99,7 +99,7 @@ class LiveRun:
     async def build(self) -> PageFacts:
         """Build the page of what the folder holds now. Raises InputError where that cannot be read."""
         self._builds += 1
-        out, now = self.pages.path / str(self._builds), self._signatures()
+        out, now = Path(self.pages.name, str(self._builds)), self._signatures()
         try:
             await build_in_child(self.folder, out)
         except InputError as error:
@@ -130,14 +130,14 @@ class LiveRun:
         return run_ids(self.folder)[:1] != self._shown  # the page of a round does not change with its edits
 
     def _signatures(self) -> list[Signature | None]:
-        return [signature(self.folder / name) for name in ("discovery.json", "assignments.parquet")]
+        return [file_signature(self.folder / name) for name in ("discovery.json", "assignments.parquet")]
 
     # -- edits ------------------------------------------------------------------------------------------
 
     async def refresh_log(self) -> int | None:
         """Read the log where somebody has changed it; return the first line that is new, None = none."""
         async with self._writing:
-            now = signature(self.folder / EDIT_LOG)
+            now = file_signature(self.folder / EDIT_LOG)
             if now == self._log_signature:
                 return None
             found = await asyncio.to_thread(self.log.read)
@@ -249,7 +249,7 @@ def encode_picture(file: str, side: int) -> bytes:
         width, height = image.size
         scale = min(1.0, side / max(width, height))
         size = (max(1, round(width * scale)), max(1, round(height * scale)))
-        pixels = image.resized(size, Image.Resampling.LANCZOS, gap=2.0).copy()
+        pixels = image.rgb().resize(size, Image.Resampling.LANCZOS, reducing_gap=2.0).copy()
         pixels.info = {}
         return encode_png(pixels, "JPEG", quality=85)
 

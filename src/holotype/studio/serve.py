@@ -10,6 +10,7 @@ import webbrowser
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import uvicorn
 
@@ -18,7 +19,6 @@ from holotype.studio.app import Studio
 from holotype.studio.guard import MAX_CONNECTIONS, Guard
 from holotype.studio.jobs import STUDIO, Site
 from holotype.studio.live import LiveRun
-from holotype.utils.atomic import TemporaryFolder
 from holotype.utils.locks import lock_folder
 
 ADDRESS = "127.0.0.1"
@@ -54,14 +54,14 @@ def claimed_run(run: Path, read_only: bool) -> Iterator[str]:
     if not os.access(run, os.W_OK):
         yield f"{run} cannot be written by you, so this studio only shows it."
         return
-    try:
-        lock = lock_folder(run / STUDIO)
-    except InputError as error:
-        words = str(error).partition(";")[0].replace(f"{run / STUDIO} is", "The studio of this run is")
-        yield f"{words}; here it can only be looked at."
-        return
-    with lock:
-        yield ""
+    with contextlib.ExitStack() as held:
+        try:
+            held.enter_context(lock_folder(run / STUDIO))
+            why = ""
+        except InputError as error:
+            words = str(error).partition(";")[0].replace(f"{run / STUDIO} is", "The studio of this run is")
+            why = f"{words}; here it can only be looked at."
+        yield why
 
 
 class Server(uvicorn.Server):
@@ -100,9 +100,9 @@ def serve(
     site: Site, port: int | None, *, read_only: bool, browser: bool, say: Callable[[str], None]
 ) -> None:
     """Serve until Ctrl-C. say: prints a line. Raises InputError where the address cannot be had."""
-    with bind(port) as listener, claimed_run(site.run, read_only) as why, TemporaryFolder() as private:
+    with bind(port) as listener, claimed_run(site.run, read_only) as why, TemporaryDirectory() as private:
         server = Server(site, listener, why)
-        opener = (private if why else site.out) / OPENER
+        opener = (Path(private) if why else site.out) / OPENER
 
         def entered() -> None:
             opener.unlink(missing_ok=True)

@@ -14,7 +14,8 @@ MAX_SUGGESTIONS = 5000
 
 def plural(n: int, one: str, more: str = "") -> str:
     """Return a count with its noun: 1 edit, 2,000 edits, 3 categories."""
-    return f"{n:,} {one if n == 1 else more or one + 's'}"
+    ends = one[:-1] + "ies" if one.endswith("y") else one + ("es" if one.endswith("s") else "s")
+    return f"{n:,} {one if n == 1 else more or ends}"
 
 
 def join_or(names: Iterable[str]) -> str:
@@ -37,13 +38,9 @@ def format_duration(seconds: float) -> str:
 
 def format_bytes(n: int) -> str:
     """Return bytes in decimal units: 1.6 GB, 31.0 MB."""
-    value, units = float(n), ["kB", "MB", "GB", "TB", "PB"]
-    if abs(n) < 1000:
-        return f"{n} bytes"
-    unit = ""
-    while units and round(abs(value), 1) >= 1000:
-        value, unit = value / 1000, units.pop(0)
-    return f"{value:.1f} {unit}"
+    from rich.filesize import decimal
+
+    return decimal(n)
 
 
 def suggest(name: str, names: Iterable[str]) -> str:
