@@ -23,8 +23,9 @@ def asked(monkeypatch) -> list:
     """What a discovery is asked for: it is not made."""
     seen = []
 
-    def fake(table, config, folder, *, progress, edits, embeddings):
+    def fake(table, config, folder, *, progress, edits, embeddings, source):
         seen.append((table, config, folder, progress, edits))
+        assert source.images
         return small()
 
     monkeypatch.setattr(command, "discover_table", fake)

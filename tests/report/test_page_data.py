@@ -168,7 +168,7 @@ def test_images_without_a_file_have_no_link(tmp_path: Path) -> None:
     assert links["inside"] == [1]
     assert links["link"] != ""
     assert (
-        module._absolute("fox/1.jpg", "s3://bucket/photos?region=eu")
+        module.locate_image("fox/1.jpg", "s3://bucket/photos?region=eu")
         == "s3://bucket/photos/fox/1.jpg?region=eu"
     )
 
