@@ -254,7 +254,6 @@ def test_equal_keys_at_the_border_are_not_lost() -> None:
     some = SmallestKeys(2)
     for path in ("d", "c", "b", "a", "e", "f"):
         some.add(np.zeros(1), [path], np.zeros((1, 1)))
-    some._shrink()
     assert [row[1] for row in some.rows] == ["a", "b"]
 
 

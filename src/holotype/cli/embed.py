@@ -160,15 +160,7 @@ def _embed_slices(options: EmbedOptions, folder: Path) -> int:
         backbone_facts(backbone), source, paths, options.shard_size, {"backbone": backbone.name}
     )
     planned = prepare_shards(folder, wanted, options.share)
-    job = EmbedShard(
-        str(folder.resolve()),
-        planned.root,
-        resolved_backbone(chosen.config),
-        backbone.digest,
-        backbone.image_size,
-        backbone.dim,
-        options.device,
-    )
+    job = EmbedShard(str(folder.resolve()), resolved_backbone(chosen.config), options.device)
     if options.engine != "ray":
         job.use(backbone)
     tally = EmbedCounts()

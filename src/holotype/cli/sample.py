@@ -45,6 +45,7 @@ def make_parser() -> Parser:
 def command(argv: Sequence[str]) -> int:
     options: SampleOptions = make_parser().parse_args(argv)
     from holotype.data.labels import check_target, write_sample_file
+    from holotype.data.paths import absolute
     from holotype.embeddings.coreset import draw_coreset
     from holotype.embeddings.store import EmbeddingParts
 
@@ -61,7 +62,7 @@ def command(argv: Sequence[str]) -> int:
         progress=not options.no_progress,
     )
     facts = {"n": options.n, "cells": sample.n_cells, "seed": options.seed, "images": sample.n_images}
-    path = [parts.absolute(one) for one in sample.path]
+    path = [absolute(one, parts.root) for one in sample.path]
     write_sample_file(out, path, sample.label, sample.weight, sample.cell, facts)
     if is_rank0_output():
         echo(sample_summary(sample, options.n, out))
