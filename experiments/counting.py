@@ -37,8 +37,8 @@ from holotype.clustering.class_size import COVERAGE
 from holotype.clustering.estimate_k import estimate_adaptive, estimate_by_curve, pick_k
 from holotype.data.table import Table
 from holotype.errors import InputError
-from holotype.runs.resolve import resolve
-from holotype.runs.resources import ResourceCache, make_device
+from holotype.runs.experiment import resolve
+from holotype.runs.resources import ResourceCache
 from holotype.training.encoder import Encoder
 from holotype.training.views import FreshViews, evaluation_features
 
@@ -134,9 +134,9 @@ def embedded(dataset: str, root: str | None, backbone: str) -> tuple[Table, np.n
     experiment = resolve(
         "kmeans", dataset, overrides={"root": root, "backbone.name": backbone, "progress": False}
     )
-    compute = make_device(experiment)
-    prepared = ResourceCache().get(experiment, compute)
-    source, table = FreshViews(prepared.images, Encoder(prepared.backbone, compute)), prepared.data.table
+    prepared = ResourceCache().get(experiment)
+    encoder = Encoder(prepared.backbone, prepared.compute)
+    source, table = FreshViews(prepared.images, encoder), prepared.data.table
     with torch.no_grad():
         return table, evaluation_features(source, torch.arange(len(table))).float().cpu().numpy()
 

@@ -41,8 +41,7 @@ import numpy as np
 from harness import interval_of, one_sentence, read_record, short, table
 from holotype.errors import InputError
 from holotype.runs.record import Record, Records
-from holotype.runs.study import read_study, select_rows_by_name
-from holotype.runs.sweep import select_records
+from holotype.runs.study import read_study, select_records, select_rows_by_name
 from holotype.runs.tables import SCORE_COLUMNS
 from holotype.utils.atomic import write_text
 from method_cards import card_page, methods_table

@@ -18,14 +18,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 
 from harness import choose_classes, thin
 from holotype.data.datasets.registry import load_benchmark
 from holotype.data.gcd_split import gcd_split
-from holotype.runs.build import RunData
-from holotype.runs.record import PER_CLASS_FILE, Record, read_per_class
-from holotype.runs.resolve import resolve
-from holotype.runs.resources import ResourceCache
+from holotype.runs.experiment import resolve
+from holotype.runs.record import PER_CLASS_FILE, Record
+from holotype.runs.resources import ResourceCache, RunData
 from holotype.runs.run import run_experiment
 
 TARGETS = ("uniform", "estimated")
@@ -72,7 +72,7 @@ def run(
     with tempfile.TemporaryDirectory() as folder:
         experiment.out = str(Path(folder) / "run")
         record = run_experiment(experiment, shelf)
-        return record, read_per_class(experiment.folder / PER_CLASS_FILE)
+        return record, pd.read_csv(experiment.folder / PER_CLASS_FILE).to_dict("records")
 
 
 def main(words: Sequence[str] | None = None) -> None:

@@ -23,8 +23,7 @@ from holotype.runs.method_info import (
     stage_names,
 )
 from holotype.runs.record import Records
-from holotype.runs.study import read_study
-from holotype.runs.sweep import select_records
+from holotype.runs.study import read_study, select_records
 from holotype.runs.tables import (
     FLOOR,
     FOOTNOTE_MARK,

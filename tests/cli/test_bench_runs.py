@@ -10,9 +10,9 @@ import pytest
 
 from holotype.methods.kmeans import KMeans
 from holotype.runs.experiment import Experiment
-from holotype.runs.parallel import ScheduledRun, plan_runs, run_batches
 from holotype.runs.record import Records
 from holotype.runs.resources import ResourceCache
+from holotype.runs.sweep import ScheduledRun, plan_runs, run_batches
 from holotype.utils.serialization import read_json
 from tests.runs.test_study import experiments
 from tests.runs.test_study import written as written  # the fixture: a study file with a given text
@@ -80,7 +80,7 @@ def test_a_benchmark_in_a_study(holotype, written, tiny_backbone_file, tmp_path)
     (made,) = records_in(tmp_path / "results").values()
     assert (made.identity.data["name"], made.made.variant, made.identity.seed) == ("fashion-sample", "one", 2)
     assert sorted(path.name for path in (tmp_path / "results").iterdir()) == [
-        *("classes", "parts.csv", "parts.md", "runs")
+        *("parts.csv", "parts.md", "runs")
     ]
 
 
@@ -164,7 +164,7 @@ def test_other_processes_than_the_first_write_nothing(holotype, tiny, tmp_path, 
     monkeypatch.chdir(tmp_path)
     study = tiny("one: {method: kmeans}")
     assert holotype("bench", "--study", study, "--no-progress", "--results", "theirs").code == 0
-    for module in ("parallel", "run"):
+    for module in ("sweep", "run"):
         monkeypatch.setattr(f"holotype.runs.{module}.rank", lambda: 1)
     monkeypatch.setattr("holotype.cli.bench.is_rank0_output", lambda: False)
     outcome = holotype("bench", "--study", study, "--no-progress", "--reuse", "theirs")

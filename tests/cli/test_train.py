@@ -12,8 +12,7 @@ from holotype.cli.bench import make_parser as bench_parser
 from holotype.cli.train import read_request, settings_help
 from holotype.methods import METHODS
 from holotype.methods.registry import allow_code
-from holotype.runs.experiment import Experiment
-from holotype.runs.resolve import default_experiment, setting_values
+from holotype.runs.experiment import Experiment, default_experiment, setting_values
 from tests.made_study import asked_for
 
 

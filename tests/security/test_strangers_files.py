@@ -23,7 +23,7 @@ from holotype.data.load import load_table
 from holotype.data.readers.folder import read_folder, scan_folder
 from holotype.errors import InputError
 from holotype.results.edits import Edit, append_edits, edits_csv, read_log
-from holotype.runs.record import RunFolder, read_per_class
+from holotype.runs.record import RunFolder
 from holotype.runs.tables import table_csv
 from tests.conftest import draw_squares
 
@@ -179,7 +179,6 @@ def test_no_table_holds_a_formula(name: str, tmp_path: Path) -> None:
                           commits=[], hardware=[])  # fmt: skip
     for text in (edits_csv(edits), (tmp_path / "per_class.csv").read_bytes().decode(), table_csv([row])):
         assert [cell for cell in cells(text) if cell.startswith(("=", "+", "-", "@", "\t", "\r"))] == []
-    assert read_per_class(tmp_path / "per_class.csv")[0]["class"] == name
 
 
 class _Every(dict):  # type: ignore[type-arg]

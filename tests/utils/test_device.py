@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from holotype.errors import InputError
-from holotype.runs.resolve import default_experiment
+from holotype.runs.experiment import default_experiment
 from holotype.utils.device import Device, pick_device
 
 

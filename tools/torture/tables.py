@@ -150,7 +150,7 @@ def _check_yaml(world: World, case: Case) -> list[str]:
 @cache
 def _settings() -> str:
     from holotype.config.parse import write_yaml
-    from holotype.runs.resolve import default_experiment
+    from holotype.runs.experiment import default_experiment
 
     return write_yaml(default_experiment("simgcd", "images").as_dict())
 

@@ -32,7 +32,7 @@ def _flags(command: str) -> list[str]:
     import re
 
     if command == "train":
-        from holotype.runs.resolve import default_experiment, setting_values
+        from holotype.runs.experiment import default_experiment, setting_values
 
         keys = [key for key, _, _ in setting_values(default_experiment("simgcd", "images"))]
         return [

@@ -112,7 +112,7 @@ def measured_speed(
     import torch
 
     from holotype.models.zoo import measure_speed
-    from holotype.runs.provenance import hardware
+    from holotype.runs.record import hardware
     from holotype.utils.device import Device
 
     compute = Device.on(device)

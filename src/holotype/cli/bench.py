@@ -13,8 +13,7 @@ from holotype.errors import InputError
 
 if TYPE_CHECKING:
     from holotype.runs.experiment import Experiment
-    from holotype.runs.study import Study
-    from holotype.runs.sweep import SettingChange, SweepRequest
+    from holotype.runs.study import SettingChange, Study, SweepRequest
 
 
 @dataclass
@@ -78,7 +77,7 @@ def command(argv: Sequence[str]) -> int:
     options: BenchOptions = make_parser().parse_args(argv)
     studies = read_studies(options)
     from holotype.runs.record import Records
-    from holotype.runs.sweep import all_records, plan_sweep, write_tables
+    from holotype.runs.sweep import all_records, sweep_of, write_tables
 
     if not studies:
         results = options.results or Path("results")
@@ -90,7 +89,7 @@ def command(argv: Sequence[str]) -> int:
         return 0
     made, failure = run_bench(options, studies)
     for study, planned, found in made:
-        sweep = plan_sweep(planned, found)
+        sweep = sweep_of(planned, found)
         if is_rank0_output() and sweep.rows:
             folder, name = result_places(study, options)[0], study.name if options.study else "table"
             echo(write_tables(folder, name, sweep), end="", flush=True)
@@ -107,7 +106,7 @@ def read_studies(options: BenchOptions) -> list[Study]:
     if len(studies) < len(options.study):
         raise InputError("Two studies of --study have the same name, and so have their tables; rename one.")
     if options.methods:
-        from holotype.runs.sweep import flags_study
+        from holotype.runs.study import flags_study
 
         return [
             flags_study(_list(options.methods), _list(options.datasets or ""), _seeds(options.seeds or "0"))
@@ -119,14 +118,13 @@ def result_places(study: Study, options: BenchOptions) -> tuple[Path, Path]:
     """The folders of records and of runs."""
     from holotype.runs.sweep import default_out, default_results
 
-    label = bool(options.study)
     out = options.out / study.name if options.out and len(options.study) > 1 else options.out
-    return options.results or Path(default_results(study, label)), out or Path(default_out(study, label))
+    return options.results or default_results(study), out or default_out(study)
 
 
 def sweep_request(options: BenchOptions, study: Study) -> SweepRequest:
     """Which part of a study is run, and how."""
-    from holotype.runs.sweep import SweepRequest
+    from holotype.runs.study import SweepRequest
 
     return SweepRequest(
         rows=_list(options.rows) if options.rows is not None else None,
@@ -140,15 +138,15 @@ def sweep_request(options: BenchOptions, study: Study) -> SweepRequest:
 
 def experiments_of(study: Study, options: BenchOptions) -> list[Experiment]:
     """All that is to be run of a study."""
-    from holotype.runs.sweep import experiments
+    from holotype.runs.study import experiments
 
-    return experiments(study, sweep_request(options, study), label=bool(options.study))
+    return experiments(study, sweep_request(options, study))
 
 
 def warn_of_exact_mode(exact: Sequence[Experiment], options: BenchOptions) -> None:
     """Name methods that cannot use the token cache that was asked for by number; or, where nobody has said `off`, say
     that what could use one trains faster on a CPU."""
-    from holotype.runs.build import views_of
+    from holotype.runs.resources import views_of
     from holotype.utils.device import pick_device
 
     if options.cache_views is None:
@@ -163,10 +161,10 @@ def warn_of_exact_mode(exact: Sequence[Experiment], options: BenchOptions) -> No
 
 def run_bench(options: BenchOptions, studies: Sequence[Study]):  # type: ignore[no-untyped-def]
     """Plan all studies, make the runs, and return each study with its plan and its records; and which runs failed."""
-    from holotype.runs.parallel import RunsFailed, plan_runs, run_scheduled
     from holotype.runs.record import Records
     from holotype.runs.resources import ResourceCache
-    from holotype.runs.sweep import selected_rows
+    from holotype.runs.study import selected_rows
+    from holotype.runs.sweep import RunsFailed, plan_runs, run_scheduled
 
     made = {study.name: experiments_of(study, options) for study in studies}
     for study in studies:
@@ -195,19 +193,18 @@ def recorded_text(study: Study, options: BenchOptions) -> str:
     """The table of a study from the records that are there."""
     from holotype.data.load import collection_name
     from holotype.runs.record import Records
-    from holotype.runs.sweep import Sweep, changes_by_row, select_records, selected_rows, write_tables
+    from holotype.runs.study import changes_by_row, rows_by_dataset, select_records, selected_rows
+    from holotype.runs.sweep import Sweep, write_tables
     from holotype.runs.tables import make_row
 
     folder, ask = result_places(study, options)[0], sweep_request(options, study)
     every, rows, records = list(Records(folder).by_key.values()), [], []
     chosen = selected_rows(study, ask)
-    changes = changes_by_row(ask.changes, chosen, study if options.study else None)
-    for dataset in dict.fromkeys(dataset for row in chosen for dataset in row.datasets):
-        for row in (row for row in chosen if dataset in row.datasets):
-            name = collection_name(dataset)
-            if found := select_records(study, row, name, every, ask, changes[row.name]):
-                rows.append(make_row(found, row.name if options.study else row.preset))
-                records += found
+    changes = changes_by_row(ask.changes, chosen, study)
+    for dataset, row in rows_by_dataset(chosen):
+        if found := select_records(study, row, collection_name(dataset), every, ask, changes[row.name]):
+            rows.append(make_row(found, row.name if options.study else row.preset))
+            records += found
     if not rows:
         raise InputError(
             f"There is no record of {study.name} in {folder}; run it, or name its folder with --results."
@@ -217,7 +214,7 @@ def recorded_text(study: Study, options: BenchOptions) -> str:
 
 def read_change(entry: str, names: Sequence[str]) -> SettingChange:
     """An entry of --set. names: of rows, which may hold an = themselves."""
-    from holotype.runs.sweep import SettingChange
+    from holotype.runs.study import SettingChange
 
     head, colon, rest = entry.partition(":")
     where, setting = (head, rest) if colon and head in names else ("", entry)

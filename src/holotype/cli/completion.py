@@ -116,7 +116,7 @@ def known_values(command: str) -> dict[str, tuple[str, ...]]:
 def train_flags(known: dict[str, tuple[str, ...]]) -> list[CompletionFlag]:
     """Return the settings of every method as flags."""
     from holotype.methods import METHODS
-    from holotype.runs.resolve import default_experiment, describe_settings, setting_values
+    from holotype.runs.experiment import default_experiment, describe_settings, setting_values
 
     flags: dict[str, CompletionFlag] = {}
     for method in METHODS:

@@ -1,6 +1,6 @@
 """`holotype train`: parse settings, run one experiment, print its scores.
 
-METHOD, DATASET, --preset and --config are taken off; every other flag is a setting, which runs/resolve.py checks.
+METHOD, DATASET, --preset and --config are taken off; every other flag is a setting, which runs/experiment.py checks.
 Nothing heavy is imported before the words make sense.
 """
 
@@ -61,13 +61,13 @@ class TrainRequest:
 
     def defaults(self) -> Experiment:
         """The experiment without the settings of files and flags."""
-        from holotype.runs.resolve import default_experiment
+        from holotype.runs.experiment import default_experiment
 
         return default_experiment(self.names["method_name"], self.names["dataset"], self.names["preset"])
 
     def resolve(self) -> Experiment:
         """Defaults of method, data set and preset, then the files, then the flags."""
-        from holotype.runs.resolve import nearest_setting, resolve, setting_values
+        from holotype.runs.experiment import nearest_setting, resolve, setting_values
 
         default = self.defaults()
         known = [key for key, _, _ in setting_values(default)]
@@ -137,7 +137,7 @@ def _read_files(files: Sequence[Path], method: str | None) -> dict[str, Any]:
     """Dotted settings. method: the one that the words name, which wins over those of the files."""
     content: dict[str, Any] = {}
     if files:
-        from holotype.runs.resolve import read_settings
+        from holotype.runs.experiment import read_settings
 
         for file in files:
             content |= read_settings(file, method or content.get("method_name"))
@@ -150,7 +150,7 @@ def make_parser() -> Parser:
 
 def settings_help(experiment: Experiment) -> str:
     """Every setting with its type and its default, group by group; as wide as the terminal."""
-    from holotype.runs.resolve import describe_settings
+    from holotype.runs.experiment import describe_settings
 
     parser = make_parser()
     names = f"{experiment.method_name} on {experiment.dataset}"
