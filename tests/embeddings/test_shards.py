@@ -2,32 +2,28 @@
 
 from __future__ import annotations
 
-import io
 import os
 import tarfile
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from PIL import Image
 
-import holotype.embeddings.shards as module
 from holotype.data.load import load_table, stream_paths
 from holotype.data.paths import Paths
+from holotype.embeddings import shards as module
 from holotype.embeddings.executor import MAX_CONSECUTIVE_FAILURES, error_reason, run_shards, shard_of_process
 from holotype.embeddings.shards import (
     PLAN_FILE,
     ShardFolder,
     ShardRequest,
-    absolute_source,
-    existing_parts,
     part_file,
     prepare_shards,
     read_shard_paths,
-    write_shard_plan,
 )
 from holotype.errors import InputError, Stopped
 from holotype.utils.serialization import read_json
@@ -39,11 +35,8 @@ def some(root: str = "/photos", names: list[str] = NAMES) -> Paths:
     return Paths(root, (f"{root}/{name}" for name in names))
 
 
-# -- the plan ---------------------------------------------------------------------------------------------
-
-
 def test_each_slice_is_read_by_itself(tmp_path: Path) -> None:
-    planned = write_shard_plan(tmp_path / PLAN_FILE, some(), 3)
+    planned = module.write_shard_plan(tmp_path / PLAN_FILE, some(), 3)
     assert (planned["n"], planned["boxed"]) == (7, False)
     read = [read_shard_paths(tmp_path, number) for number in range(3)]
     assert [len(paths) for paths in read] == [3, 3, 1]
@@ -51,13 +44,16 @@ def test_each_slice_is_read_by_itself(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="cannot be read"):
         read_shard_paths(tmp_path, 3)
     # the digest is of the images and not of their place
-    assert write_shard_plan(tmp_path / "moved", some("/elsewhere/photos"), 2) == planned
-    assert write_shard_plan(tmp_path / "turned", some(names=NAMES[::-1]), 3)["images"] != planned["images"]
+    assert module.write_shard_plan(tmp_path / "moved", some("/elsewhere/photos"), 2) == planned
+    assert (
+        module.write_shard_plan(tmp_path / "turned", some(names=NAMES[::-1]), 3)["images"]
+        != planned["images"]
+    )
     outside = Paths("/photos", iter(["/photos/a.png", "/other/b.png#xywh=percent:1,2,30,40"]))
-    found = write_shard_plan(tmp_path / "outside", outside, 3)
+    found = module.write_shard_plan(tmp_path / "outside", outside, 3)
     assert (found["n"], found["boxed"]) == (2, True)
-    assert absolute_source("s3://bucket/photos") == "s3://bucket/photos"
-    assert absolute_source("photos") == os.path.abspath("photos")
+    places = [module.absolute_source(source) for source in ("s3://bucket/photos", "photos")]
+    assert places == ["s3://bucket/photos", os.path.abspath("photos")]
 
 
 def test_the_plan_is_taken_as_it_comes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -73,47 +69,28 @@ def test_the_plan_is_taken_as_it_comes(tmp_path: Path, monkeypatch: pytest.Monke
     names = module._names
     monkeypatch.setattr(module, "_names", lambda batch, root: seen.append(len(taken)) or names(batch, root))
     monkeypatch.setattr(module, "IMAGES_PER_PLAN_SHARD", 9)
-    write_shard_plan(tmp_path / PLAN_FILE, Paths("/p", stream()), 4)
+    module.write_shard_plan(tmp_path / PLAN_FILE, Paths("/p", stream()), 4)
     assert seen == [8, 16, 20]
     assert [len(read_shard_paths(tmp_path, number)) for number in range(5)] == [4] * 5
 
 
-def test_parts_are_known_by_their_names(tmp_path: Path) -> None:
-    for number in (0, 7, 123456, 1234567):
-        part_file(tmp_path, number).touch()
-    for name in ("part-00001.parquet", "part-000002.parquet.x", ".part-000003.parquet.0.part", "x.parquet"):
-        (tmp_path / name).touch()
-    assert existing_parts(tmp_path) == {0, 7, 123456, 1234567}
-
-
-# -- sources as streams -----------------------------------------------------------------------------------
-
-
-def png() -> bytes:
-    stream = io.BytesIO()
-    Image.fromarray(np.zeros((4, 4, 3), np.uint8)).save(stream, "PNG")
-    return stream.getvalue()
-
-
-def make_tar(file: Path, names: list[str]) -> None:
+def make_tar(file: Path, image: Path, names: list[str]) -> None:
     with tarfile.open(file, "w") as tar:
         for name in names:
-            info = tarfile.TarInfo(name)
-            info.size = len(png())
-            tar.addfile(info, io.BytesIO(png()))
+            tar.add(image, name)
 
 
 @pytest.fixture
 def sources(tmp_path: Path) -> Path:
     """A folder, a folder of tars, a Parquet file of images, lists of paths."""
     for name in NAMES:
-        (tmp_path / "folder" / name).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / "folder" / name).write_bytes(png())
+        (file := tmp_path / "folder" / name).parent.mkdir(parents=True, exist_ok=True)
+        Image.new("RGB", (4, 4)).save(file)
     (tmp_path / "folder" / "notes.txt").touch()
     (tmp_path / "tars").mkdir()
     for number in range(2):
-        make_tar(tmp_path / "tars" / f"{number}.tar", [f"{number}-{i}.png" for i in range(3)])
-    pq.write_table(pa.table({"image": [{"bytes": png()}] * 5}), tmp_path / "images.parquet")
+        make_tar(tmp_path / "tars" / f"{number}.tar", file, [f"{number}-{i}.png" for i in range(3)])
+    pq.write_table(pa.table({"image": [{"bytes": file.read_bytes()}] * 5}), tmp_path / "images.parquet")
     (tmp_path / "list.csv").write_text("path,label\nfolder/a b.png,x\nfolder/b/2.png,\n")
     (tmp_path / "labels.csv").write_text('path,label,box\na b.png,x,"0,0,0.5,0.5"\n')
     return tmp_path
@@ -132,7 +109,7 @@ def test_a_stream_has_the_paths_of_the_table(sources: Path) -> None:
 def test_empty_and_broken_sources_say_the_same(sources: Path) -> None:
     (sources / "none").mkdir()
     os.truncate(sources / "tars" / "1.tar", 700)
-    make_tar(sources / "void.tar", [])
+    make_tar(sources / "void.tar", sources, [])
     pq.write_table(pa.table({"image": pa.array([], pa.binary())}), sources / "void.parquet")
     pq.write_table(pa.table({"image": [b"no picture"]}), sources / "words.parquet")
     for name in ("none", "tars", "void.tar", "void.parquet", "words.parquet", "absent"):
@@ -142,8 +119,6 @@ def test_empty_and_broken_sources_say_the_same(sources: Path) -> None:
             list(stream_paths(sources / name).each)
         assert str(stream.value) == str(table.value)
 
-
-# -- the folder -------------------------------------------------------------------------------------------
 
 FACTS = {"format": 3, "network": "tiny"}
 
@@ -186,7 +161,9 @@ def test_a_new_folder_the_same_again_and_something_else(tmp_path: Path) -> None:
     moved = prepare_shards(tmp_path, wanted(root="/elsewhere"))
     assert moved.root == "/elsewhere"
     assert read_shard_paths(tmp_path, 0)[0] == "/elsewhere/0.png"
-    assert len(existing_parts(tmp_path)) == 4  # moved images keep their parts
+    for name in ("part-1234567.parquet", "part-00001.parquet", ".part-000009.parquet.0.part", "x.parquet"):
+        (tmp_path / name).touch()
+    assert module.existing_parts(tmp_path) == {0, 1, 2, 3, 1234567}  # moved images keep their parts
     (tmp_path / "manifest.json").write_text("{")
     with pytest.raises(InputError, match="cannot be read"):
         prepare_shards(tmp_path, wanted())
@@ -218,7 +195,7 @@ def test_shares_are_disjoint_and_whole_and_believe_the_plan(tmp_path: Path) -> N
     assert sorted(number for one in folders for number in one.own) == list(range(34))
     assert [one.own_images for one in folders] == [12 * 3 - 2, 11 * 3, 11 * 3]
     assert [fill(one) for one in folders] == [{}, {}, {}]
-    assert len(existing_parts(tmp_path)) == 34
+    assert len(module.existing_parts(tmp_path)) == 34
     nothing = prepare_shards(tmp_path / "few", wanted(n=3), (5, 9))
     assert (len(nothing.own), nothing.own_images, fill(nothing)) == (0, 0, {})
 
@@ -230,10 +207,8 @@ def test_shares_are_disjoint_and_whole_and_believe_the_plan(tmp_path: Path) -> N
         prepare_shards(tmp_path, wanted(paths=paths, facts=FACTS | {"network": "large"}), (1, 2))
     for i in range(2):
         fill(prepare_shards(tmp_path, wanted(), (i, 2)), fails=(0, 1))
-    assert sorted(path.name for path in tmp_path.glob("failed*")) == [
-        "failed-1-of-2.json",
-        "failed-2-of-2.json",
-    ]
+    names = sorted(path.name for path in tmp_path.glob("failed*"))
+    assert names == ["failed-1-of-2.json", "failed-2-of-2.json"]
 
 
 def test_of_many_that_come_at_once_one_writes_the_plan(tmp_path: Path) -> None:
@@ -248,12 +223,9 @@ def test_of_many_that_come_at_once_one_writes_the_plan(tmp_path: Path) -> None:
         together.wait()
         fill(prepare_shards(tmp_path, wanted(paths=paths), (i, 4)))
 
-    threads = [threading.Thread(target=one, args=(i,)) for i in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert (begun, len(existing_parts(tmp_path))) == ([1], 334)
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(one, range(4)))
+    assert (begun, len(module.existing_parts(tmp_path))) == ([1], 334)
 
 
 @pytest.mark.parametrize("place", [0.1, 0.5, 0.9, None])
@@ -262,20 +234,14 @@ def test_a_damaged_plan_is_made_anew(place: float | None, tmp_path: Path) -> Non
     fill(prepare_shards(tmp_path, wanted()), fails=(1,))
     plan = tmp_path / PLAN_FILE
     whole = plan.read_bytes()
-    if place is None:
-        plan.unlink()
-    else:
-        at = int(len(whole) * place)
-        plan.write_bytes(whole[:at] + bytes([whole[at] ^ 0x55]) + whole[at + 1 :])
+    at = int(len(whole) * (place or 0))
+    plan.write_bytes(whole[:at] + bytes([whole[at] ^ 0x55]) + whole[at + 1 :]) if place else plan.unlink()
     if place != 0.1:
         with pytest.raises(InputError, match=r"plan\.parquet cannot be read .* without --only"):
             _ = [read_shard_paths(tmp_path, number) for number in range(4)]
     prepare_shards(tmp_path, wanted())
     assert plan.read_bytes() == whole
     assert read_shard_paths(tmp_path, 3) == ["/p/9.png"]
-
-
-# -- in this process --------------------------------------------------------------------------------------
 
 
 def test_slices_one_after_the_other() -> None:
@@ -297,21 +263,13 @@ def test_slices_one_after_the_other() -> None:
         run_shards(stops, range(3), lambda *_: None)
 
 
-@pytest.mark.parametrize("good", [None, 5])
-def test_where_all_slices_fail_the_rest_is_not_tried(good: int | None) -> None:
-    tries: list[int] = []
-
+def test_where_all_slices_fail_the_rest_is_not_tried_and_shares_in_words() -> None:
     def job(number: int) -> None:
-        tries.append(number)
-        if number != good:
+        if number != 5:
             raise OSError("no space left")
 
-    failed = run_shards(job, range(100), lambda *_: None)
-    assert len(tries) == MAX_CONSECUTIVE_FAILURES + (0 if good is None else good + 1)
-    assert set(failed) == set(tries) - {good}
-
-
-def test_shares_in_words() -> None:
+    for numbers, before in ((range(100), 5), (range(10, 100), 0)):
+        assert len(run_shards(job, numbers, lambda *_: None)) == MAX_CONSECUTIVE_FAILURES + before
     assert [shard_of_process(text) for text in ("1/1", "2/4", "4/4")] == [(0, 1), (1, 4), (3, 4)]
     for text in ("0/4", "5/4", "x", "1", "1/", "-1/4", "1/0", "1.5/4", "", "1/4/2", "٣/4"):
         with pytest.raises(InputError, match="is no share of the work"):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -53,16 +54,13 @@ def counted(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 def stopping(monkeypatch: pytest.MonkeyPatch) -> Callable[[], Any]:
     """A context in which Ctrl-C is pressed in the first step."""
 
+    @contextmanager
     def make() -> Iterator[None]:
-        context = monkeypatch.context()
-        patch = context.__enter__()
-        patch.setattr("holotype.training.progress.StopRequest.__enter__", pressed)
-        yield
-        context.__exit__(None, None, None)
+        with monkeypatch.context() as patch:
+            patch.setattr("holotype.training.progress.StopRequest.__enter__", pressed)
+            yield
 
-    from contextlib import contextmanager
-
-    return contextmanager(make)
+    return make
 
 
 @pytest.fixture
@@ -72,9 +70,7 @@ def tiny_settings(tiny_backbone_file: Path) -> dict[str, Any]:
 
 
 @pytest.fixture
-def bench(
-    holotype, squares_folder: Path, tiny_settings: dict[str, Any], tmp_path: Path
-) -> Callable[..., Any]:
+def bench(holotype, squares_folder: Path, tiny_settings: dict[str, Any], tmp_path: Path) -> Any:
     """`holotype bench` on the coloured squares, tiny."""
 
     def call(*words: object) -> Any:

@@ -5,8 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import types
-from collections.abc import Iterator
-from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
+from typing import Any, Literal, Union, get_args, get_origin
 
 import numpy as np
 import pytest
@@ -17,16 +16,9 @@ from holotype.data.table import Table
 from holotype.errors import InputError
 from holotype.methods import METHODS, find_method
 from holotype.models.token_cache import CacheViews
-from holotype.runs.experiment import Experiment, resolve, stages_of
-from holotype.runs.identity import (
-    IDENTITY_SCHEMA,
-    NOT_IN_IDENTITY,
-    Identity,
-    identify,
-    identity_matches,
-    identity_of,
-    identity_outline,
-)
+from holotype.runs import identity as module
+from holotype.runs.experiment import Experiment, resolve, setting_values, stages_of
+from holotype.runs.identity import Identity, identify, identity_matches, identity_outline
 from holotype.runs.resources import ResourceCache, RunData, effective_views
 from holotype.utils.memory import MemoryConfig
 from holotype.utils.serialization import from_dict
@@ -35,16 +27,8 @@ from tests.training.conftest import tiny_backbone
 
 BACKBONE = tiny_backbone()
 PRESETS = [(method, preset) for method, cls in METHODS.items() for preset in cls.presets]
-WHERE = {
-    "out": "elsewhere",
-    "label": "another-name",
-    "progress": False,
-    "device": "cpu",
-    "devices": 2,
-    "root": "elsewhere",
-    "store": "disk",
-    "memory": MemoryConfig(host_gb=1),
-}
+WHERE: dict[str, Any] = {"out": "elsewhere", "label": "another-name", "progress": False, "device": "cpu"}
+WHERE |= {"devices": 2, "root": "elsewhere", "store": "disk", "memory": MemoryConfig(host_gb=1)}
 """Settings that say where a run takes place and what is seen of it."""
 
 
@@ -53,13 +37,7 @@ def small_table(label: str = "a") -> Table:
     return Table(*(np.array(x, dtype=object) for x in columns), ("a", "b"), name="three")
 
 
-def of(
-    experiment: Experiment,
-    table: Table | None = None,
-    k: int = 4,
-    views: CacheViews | None = None,
-    **network: Any,
-) -> Identity:
+def of(experiment: Experiment, table: Any = None, k: int = 4, views: Any = None, **network: Any) -> Identity:
     backbone = dataclasses.replace(BACKBONE, **network)
     return identify(experiment, RunData(table or small_table(), k), backbone, views)
 
@@ -67,8 +45,7 @@ def of(
 def other(value: Any, hint: Any) -> Any:
     """Another value that the setting may have."""
     if get_origin(hint) in (Union, types.UnionType) and value is None:
-        hint = next(one for one in get_args(hint) if one is not types.NoneType)
-        return {int: 3, float: 0.5, str: "x"}[hint]
+        return {int: 3, float: 0.5, str: "x"}[getattr(get_args(hint)[0], "__origin__", get_args(hint)[0])]
     if get_origin(hint) is Literal:
         return next(one for one in get_args(hint) if one != value)
     if isinstance(value, bool):
@@ -78,24 +55,10 @@ def other(value: Any, hint: Any) -> Any:
     return value + 1 if isinstance(value, int) else f"{value}x"
 
 
-def leaves(config: Any, prefix: str = "") -> Iterator[tuple[str, Any, Any]]:
-    """Dotted name, value and type of every setting in a dataclass."""
-    hints = get_type_hints(type(config))
-    for field in dataclasses.fields(config):
-        value = getattr(config, field.name)
-        if dataclasses.is_dataclass(value):
-            yield from leaves(value, f"{prefix}{field.name}.")
-        else:
-            yield f"{prefix}{field.name}", value, hints[field.name]
-
-
-# -- what decides a result ------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(("method", "preset"), PRESETS)
 def test_every_setting_of_every_method_is_part_of_the_hash(method: str, preset: str) -> None:
     plain = resolve(method, "cub", preset)
-    seen, settings = {of(plain).hash}, list(leaves(plain.method))
+    seen, settings = {of(plain).hash}, list(setting_values(plain.method))
     for name, value, hint in settings:
         changed = resolve(method, "cub", preset, {f"method.{name}": other(value, hint)})
         seen.add(of(changed).hash)
@@ -109,15 +72,15 @@ def test_settings_of_training_are_part_of_the_hash_where_they_decide(method: str
     stages = stages_of(resolve(method, "cub"))
     assert bool(stages) == (method != "kmeans")
     before = of(resolve(method, "cub"))
-    for name, value, hint in leaves(resolve(method, "cub").train):
+    for name, value, hint in setting_values(resolve(method, "cub").train):
         if name == "warmup" and stages and all(stage.paced for stage in stages):  # refused there
             continue
         value = "fp64" if name == "precision" else other(value, hint)
         found = of(resolve(method, "cub", overrides={f"train.{name}": value}))
-        decides = name == "precision" or (bool(stages) and name not in NOT_IN_IDENTITY)
+        decides = name == "precision" or (bool(stages) and name not in module.NOT_IN_IDENTITY)
         assert (found.hash != before.hash) == decides, name
         assert (found == before) == (not decides), name
-    assert set(NOT_IN_IDENTITY) == {"eval_every", "save_seconds", "eager"}
+    assert set(module.NOT_IN_IDENTITY) == {"eval_every", "save_seconds", "eager"}
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -127,23 +90,22 @@ def test_where_a_run_takes_place_is_left_out(method: str) -> None:
         experiment = dataclasses.replace(resolve(method, "cub"), **{field: value})
         assert of(experiment) == before, field
         assert identity_outline(experiment) == told, field
-
-
-def test_every_setting_of_an_experiment_has_its_place() -> None:
-    """A setting that comes later has to be sorted in here, and into the identity where it decides."""
+    # a setting that comes later has to be sorted in here, and into the identity where it decides
     decide = {"method_name", "dataset", "labels", "k", "seed", "cache_views", "method", "train", "backbone"}
     assert {field.name for field in dataclasses.fields(Experiment)} == {*decide, "preset", *WHERE}
-    fields = {field.name for field in dataclasses.fields(Identity)}
-    assert fields == {"seed", "engine", "method", "data", "backbone", "train", "views"}
 
 
 def test_data_network_and_categories_are_part_of_the_identity() -> None:
-    experiment = resolve("simgcd", "cub")
+    experiment, state = (
+        resolve("simgcd", "cub", overrides={"method.lam": 0.123}),
+        torch.random.get_rng_state(),
+    )
     before = of(experiment)
+    assert torch.equal(torch.random.get_rng_state(), state)  # looking at a method draws nothing
     with_truth = dataclasses.replace(small_table(), truth=np.array(["a", "b", "c"], dtype=object))
     assert of(experiment, with_truth) == before
     changed = [of(experiment, small_table("b")), of(experiment, k=5)]
-    changed.append(of(resolve("simgcd", "cub", overrides={"backbone.train_blocks": 2})))
+    changed.append(of(resolve("simgcd", "cub", overrides={"method.lam": 0.123, "backbone.train_blocks": 2})))
     changed += [of(experiment, name="other"), of(experiment, digest="0"), of(experiment, image_size=64)]
     pool = {"pool": "mean", "mean": [0, 0, 0], "std": [1, 1, 1]}
     changed.append(of(experiment, changes=pool))
@@ -194,9 +156,14 @@ def test_a_method_of_ones_own_has_a_revision_and_its_code() -> None:
     theirs = dataclasses.replace(mine, method=told | {"code": "0"})
     with pytest.raises(InputError, match=r"holds a run of tests\S+ with other code"):
         mine.check_same(theirs, "folder")
-
-
-# -- views ----------------------------------------------------------------------------------------------
+    mine.check_same(mine, "folder")
+    rpc = [
+        of(resolve("rpc", "cub", overrides={"method.pairing.filter": how}))
+        for how in ("pseudo_match", "none")
+    ]
+    words = r"folder holds a run with method\.settings\.pairing\.filter = 'none', not 'pseudo_match'"
+    with pytest.raises(InputError, match=words):
+        rpc[0].check_same(rpc[1], "folder")
 
 
 @pytest.mark.parametrize(
@@ -212,26 +179,16 @@ def test_only_views_that_are_drawn_count(method: str, found: str, tiny) -> None:
     assert (set(made[0].train) == {"precision"}) == (method == "kmeans")
     assert effective_views(asked, None) is None
     experiment = tiny(method, cache_views="16+8")
-    assert identity_of(experiment, ResourceCache().get(experiment)).views == found
+    assert module.identity_of(experiment, ResourceCache().get(experiment)).views == found
     other_views = [None, CacheViews(16, 8), CacheViews(16, 0), CacheViews(4, 2)]
     assert len({of(asked, views=one).hash for one in other_views}) == 4
-
-
-def test_looking_at_a_method_draws_nothing_from_the_generator() -> None:
-    torch.manual_seed(3)
-    before = torch.random.get_rng_state()
-    of(resolve("rpc", "cub", overrides={"method.alpha": 0.123}))  # which is not remembered
-    assert torch.equal(torch.random.get_rng_state(), before)
-
-
-# -- files ----------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(("method", "preset"), PRESETS)
 def test_an_identity_survives_a_file(method: str, preset: str, tmp_path) -> None:
     identity = of(resolve(method, "cub", preset), views=CacheViews(4, 2))
     (tmp_path / "i.json").write_text(json.dumps(identity.as_dict()))
-    found = IDENTITY_SCHEMA.make(tmp_path / "i.json", Identity)
+    found = module.IDENTITY_SCHEMA.make(tmp_path / "i.json", Identity)
     assert found == identity
     assert (found.hash, found.name) == (identity.hash, identity.name)
 
@@ -247,20 +204,8 @@ def test_each_part_must_be_there_and_of_its_kind(field: str, tmp_path) -> None:
     for one in wrong:
         (tmp_path / "identity.json").write_text(json.dumps(one))
         with pytest.raises(InputError, match=r"identity\.json .* --out") as refused:
-            IDENTITY_SCHEMA.make(tmp_path / "identity.json", Identity)
+            module.IDENTITY_SCHEMA.make(tmp_path / "identity.json", Identity)
         assert "\n" not in str(refused.value)
-
-
-def test_another_run_is_refused_by_the_name_of_what_differs() -> None:
-    mine = of(resolve("rpc", "cub"))
-    mine.check_same(mine, "folder")
-    theirs = of(resolve("rpc", "cub", overrides={"method.pairing.filter": "none"}))
-    words = r"folder holds a run with method\.settings\.pairing\.filter = 'none', not 'pseudo_match'"
-    with pytest.raises(InputError, match=words):
-        mine.check_same(theirs, "folder")
-
-
-# -- outlines -------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(("method", "preset"), PRESETS)
@@ -290,10 +235,8 @@ def test_an_outline_says_what_is_asked_for_and_leaves_open_what_is_not() -> None
     assert not {"views", "backbone.image_size", "train.precision"} & set(plain)
     assert plain["data.k"] == 200  # as the data set has it: one that was counted is another row's
     assert "data.k" not in outline(k="auto")
-    told = outline(
-        "birds/table.csv", k=7, cache_views="off", backbone__image_size=64, train__precision="fp64"
-    )
-    assert (told["views"], told["data.k"], told["data.name"]) == ("off", 7, "table")
+    told = outline("birds/t.csv", k=7, cache_views="off", backbone__image_size=64, train__precision="fp64")
+    assert (told["views"], told["data.k"], told["data.name"]) == ("off", 7, "t")
     assert (told["backbone.image_size"], told["train.precision"]) == (64, "fp64")
     network = outline("birds.v2", backbone__name="some/where/vit.safetensors")
     assert (network["backbone.name"], network["data.name"]) == ("vit", "birds.v2")

@@ -8,16 +8,8 @@ import pytest
 
 from holotype.errors import InputError
 from holotype.methods import METHODS, Stage, find_method
-from holotype.runs.method_info import (
-    list_methods,
-    method_info,
-    published_rows,
-    recipe_applies,
-    recipe_title,
-    split_docstring,
-    stage_line,
-    stage_names,
-)
+from holotype.runs import method_info as module
+from holotype.runs.method_info import method_info, published_rows
 
 OWN = '''"""Mine: a method.
 
@@ -72,28 +64,27 @@ def test_every_method_can_be_told() -> None:
         assert found.settings
         assert found.recipes == vars(kind).get("recipes", {})
         assert found.presets.keys() == kind.presets.keys()
-        told[name] = (stage_names(found), found.cache, found.capture)
+        told[name] = (module.stage_names(found), found.cache, found.capture)
     assert told.pop("kmeans") == ("none", "-", "-")
     assert told.pop("promptcal") == ("2: warm-up, affinity", "no", "yes")
     assert told.pop("sptnet") == ("2: simgcd, prompts", "stage 1", "stage 1")
     assert set(told.values()) == {("1: train", "yes", "yes")}
     assert method_info("dccl").presets["as_run"] == {"method.edges": "none"}
-    assert recipe_applies([True, False, True]) == "stages 1, 3"
-    assert (recipe_title("*"), recipe_title("cub")) == ("all data sets", "cub")
+    assert module.recipe_applies([True, False, True]) == "stages 1, 3"
+    assert (module.recipe_title("*"), module.recipe_title("cub")) == ("all data sets", "cub")
 
 
 def test_stages_and_docstrings_in_words() -> None:
     second = method_info("sptnet").stages[1]
-    assert stage_line(second, 20) == "prompts: 100 epochs, 2 weak views; from whole images; not captured"
-    assert "2 weak and 1 strong views; from tokens; captured" in stage_line(method_info("rpc").stages[0], 200)
-    assert stage_line(Stage(epochs=7), 200).startswith("train: 7 epochs")
+    assert module.stage_line(second, 20).endswith("100 epochs, 2 weak views; from whole images; not captured")
+    line = module.stage_line(method_info("rpc").stages[0], 200)
+    assert "2 weak and 1 strong views; from tokens; captured" in line
+    assert module.stage_line(Stage(epochs=7), 200).startswith("train: 7 epochs")
     doc = "Title: of it.\n\n    L = 0\n\nMore, that Differs not.\n\nDiffers, and why:\n  edges  are gone\nThe end."
-    computes, differs = (
-        "    L = 0\n\nMore, that Differs not.",
-        "Differs, and why:\n  edges  are gone\nThe end.",
-    )
-    assert split_docstring(doc) == ("Title: of it", computes, differs)
-    assert split_docstring("Alone") == ("Alone", "", "")
+    computes = "    L = 0\n\nMore, that Differs not."
+    differs = "Differs, and why:\n  edges  are gone\nThe end."
+    assert module.split_docstring(doc) == ("Title: of it", computes, differs)
+    assert module.split_docstring("Alone") == ("Alone", "", "")
 
 
 def test_a_method_of_ones_own(own: str) -> None:
@@ -102,6 +93,8 @@ def test_a_method_of_ones_own(own: str) -> None:
     assert (found.computes, found.differs) == ("    L = 0", "Differs: in everything.")
     assert [(row.key, row.value, row.help) for row in found.settings] == [("method.width", "3", "How wide.")]
     assert published_rows(found.name) == []
+    ((dataset, scores, progress), *_) = published_rows("gcd")
+    assert (dataset, scores.all, round(progress.p, 2)) == ("cub", 51.3, 0.65)
     built = method_info(f"{own}:Built")
     assert find_method(f"{own}:Built").recipes  # SimGCD's
     assert (built.card, built.recipes) == (None, {})
@@ -119,21 +112,9 @@ def test_plug_ins_are_listed_and_a_broken_one_breaks_nothing(own: str, monkeypat
         return [entry for entry in entries if name in (None, entry.name)]
 
     monkeypatch.setattr("holotype.methods.registry.entry_points", installed)
-    found = list_methods()
+    found = module.list_methods()
     assert [one.name for one in found[: len(METHODS)]] == list(METHODS)
     gone, mine, raises = found[len(METHODS) :]
     assert mine.name == "mine"
     assert "cannot be imported" in str(gone)
     assert "RuntimeError: no luck" in str(raises)
-
-
-def test_what_is_printed_of_a_method() -> None:
-    assert [row[0] for row in published_rows("dccl")] == [
-        "cub",
-        "scars",
-        "cifar10",
-        "cifar100",
-        "imagenet100",
-    ]
-    ((dataset, scores, progress), *_) = published_rows("gcd")
-    assert (dataset, scores.all, round(progress.p, 2)) == ("cub", 51.3, 0.65)

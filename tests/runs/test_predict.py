@@ -18,29 +18,7 @@ from holotype.results.discovery import Category, Discovery, RunFacts
 from holotype.results.ensemble import Training, VoteShares, vote_consensus
 from holotype.results.lda import LinearHead, softmax
 from holotype.runs import predict as module
-from holotype.runs.predict import (
-    REMAINDER_FOLDER,
-    EnsembleRuns,
-    ModelScores,
-    Placement,
-    Predictions,
-    RoundContext,
-    build_discovery,
-    carry_over_ids,
-    class_probabilities,
-    fit_lda_of,
-    has_logits,
-    name_categories,
-    place_images,
-    place_rest,
-    place_with_lda,
-    predict,
-    predict_as_new,
-    predict_new,
-    predict_with_lda,
-    single_category,
-    uses_lda,
-)
+from holotype.runs.predict import EnsembleRuns, Placement, Predictions, RoundContext, predict, predict_new
 from holotype.runs.resources import ResourceCache, RunData
 from holotype.runs.run import begin_run, finish_run
 from tests.discovery.made_round import PATHS, made_discovery
@@ -94,9 +72,6 @@ def texts(*words: str) -> np.ndarray:
     return np.array(words, dtype=object)
 
 
-# -- new images -----------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("at_once", [5, 4096])
 def test_both_have_half_of_the_word(at_once: int, monkeypatch) -> None:
     """Image by image against the formula, in parts and at once."""
@@ -119,17 +94,17 @@ def test_both_have_half_of_the_word(at_once: int, monkeypatch) -> None:
 
 def test_the_category_that_a_method_names_counts_more_than_its_logits() -> None:
     x = features()
-    assert (has_logits(Nearest()), has_logits(Linear())) == (False, True)
-    alone, word = predict(Nearest(), x), class_probabilities(Nearest(), x)
+    assert (module.has_logits(Nearest()), module.has_logits(Linear())) == (False, True)
+    alone, word = predict(Nearest(), x), module.class_probabilities(Nearest(), x)
     assert (word[np.arange(N), alone.category] == np.float32(0.7)).all()
     assert (np.count_nonzero(word, axis=1) == 1).all()
-    torn = predict_with_lda(Nearest(), x, np.full((N, K), 0.25))
+    torn = module.predict_with_lda(Nearest(), x, np.full((N, K), 0.25))
     np.testing.assert_array_equal(torn.category, alone.category)
     other = (alone.category + 1) % K
-    moved = predict_with_lda(Nearest(), x, np.eye(K)[other])
+    moved = module.predict_with_lda(Nearest(), x, np.eye(K)[other])
     np.testing.assert_array_equal(moved.category, other)
     assert moved.probability == pytest.approx(0.5)
-    found = predict_with_lda(Otherwise(), x, np.zeros((N, K)))
+    found = module.predict_with_lda(Otherwise(), x, np.zeros((N, K)))
     np.testing.assert_array_equal(found.category, predict(Otherwise(), x).category)
     assert (found.category != predict(Linear(), x).category).all()
 
@@ -139,19 +114,14 @@ def test_images_that_cannot_be_read_or_are_not_asked_for_are_placed_nowhere(judg
     x = features()
     x[3] = np.nan
     found = predict_new(Linear(), x, features(), judge)
-    assert (
-        np.flatnonzero(found.category == -1).tolist()
-        == np.flatnonzero(np.isnan(found.probability)).tolist()
-        == [3]
-    )
+    assert np.flatnonzero(found.category == -1).tolist() == [3]
+    assert np.flatnonzero(np.isnan(found.probability)).tolist() == [3]
     some = predict_new(Linear(), x, features(), judge, np.array([2, 3, 5]))
     assert np.flatnonzero(some.category >= 0).tolist() == [2, 5]
     assert some.category[[2, 5]].tolist() == found.category[[2, 5]].tolist()
     for none in (predict(Linear(), features(0)), predict_new(Linear(), features(0), features(0), judge)):
         assert [len(column) for column in none] == [0, 0, 0]
 
-
-# -- several trainings ----------------------------------------------------------------------------------
 
 TRUE = np.repeat(np.arange(4), 10)
 EMBEDDED = np.eye(4, 6)[TRUE] + 0.1 * np.random.default_rng(0).normal(size=(40, 6))
@@ -160,10 +130,8 @@ EMBEDDED = np.eye(4, 6)[TRUE] + 0.1 * np.random.default_rng(0).normal(size=(40, 
 def joined(*said: tuple[np.ndarray, float], embedded: np.ndarray = EMBEDDED, methods=("rpc",)) -> Any:
     """The trainings and where they place the images together, three of which are labelled."""
     table = Table(texts(*(f"{i}.png" for i in range(40))), texts(*(["a"] * 3 + [""] * 37)), ("a", "b"))
-    each = [
-        Prediction(torch.from_numpy(category), torch.full((40,), 0.8), torch.full((40,), known))
-        for category, known in said
-    ]
+    share = torch.full((40,), 0.8)
+    each = [Prediction(torch.from_numpy(c), share, torch.full((40,), known)) for c, known in said]
     found = EnsembleRuns.of(range(len(each)), each, table, 4, methods, embedded)
     return found, found.prediction(each)
 
@@ -178,10 +146,8 @@ def test_the_images_lie_where_most_trainings_and_the_lda_have_them() -> None:
     # three of five trainings put the last image elsewhere; it looks like the others of its category
     votes = [(strayed, 0.5)] * 3 + [(TRUE, 0.5)] * 2
     outcome = joined(*votes)[1]
-    assert (outcome.category.tolist(), float(outcome.probability[39])) == (
-        TRUE.tolist(),
-        pytest.approx(2 / 5),
-    )
+    assert outcome.category.tolist() == TRUE.tolist()
+    assert outcome.probability[39] == pytest.approx(2 / 5)
     misleading = np.concatenate([EMBEDDED[:39], EMBEDDED[:1]])
     assert joined(*votes, embedded=misleading)[1].category.tolist() == strayed.tolist()
 
@@ -198,20 +164,14 @@ def test_categories_say_how_often_they_come_back_by_their_free_images() -> None:
     assert (about.trainings, about.agreement, about.methods) == ((0, 1, 2), (1.0, 0.75, 1.0), ("rpc", "uno"))
 
 
-# -- the images of a run --------------------------------------------------------------------------------
-
-
 def placed(*said: int) -> Placement:
     """Six images: the first two are labelled a and b, the last is broken."""
-    numbers, note = (
-        np.linspace(0, 1, 6, dtype=np.float32),
-        texts("", "", "first of 3 frames used", "", "", ""),
-    )
+    numbers = np.linspace(0, 1, 6, dtype=np.float32)
+    note = texts("", "", "first of 3 frames used", "", "", "")
     path, problem = texts(*(f"{i}.png" for i in range(6))), texts("", "", "", "", "", "broken")
     table = Table(path, texts("a", "b", "", "", "", ""), ("a", "b"), problem=problem)
-    return Placement(
-        table, 3, np.eye(6, 4), Predictions(np.array(said), numbers.copy(), numbers.copy()), note
-    )
+    own = Predictions(np.array(said), numbers.copy(), numbers.copy())
+    return Placement(table, 3, np.eye(6, 4), own, note)
 
 
 def many(labelled: int) -> tuple[Placement, np.ndarray]:
@@ -223,9 +183,8 @@ def many(labelled: int) -> tuple[Placement, np.ndarray]:
     said = np.where(np.arange(60) >= 55, (group + 1) % 3, group)
     table = Table(texts(*(f"{i}.png" for i in range(60))), label, ("a", "b"))
     sure = np.full(60, 0.99, np.float32)
-    return Placement(
-        table, 3, embedded, Predictions(said, sure, sure), np.full(60, "", dtype=object)
-    ), embedded
+    note = np.full(60, "", dtype=object)
+    return Placement(table, 3, embedded, Predictions(said, sure, sure), note), embedded
 
 
 class Told(Method):
@@ -242,14 +201,12 @@ class Told(Method):
         return features[:, :3]
 
 
-def describe(
-    given: Placement, context: RoundContext | None = None, embedded: np.ndarray | None = None
-) -> Discovery:
+def describe(given: Placement, context: RoundContext | None = None, embedded: Any = None) -> Discovery:
     given, method = dataclasses.replace(given), Told(given) if embedded is not None else Linear()
     if embedded is not None:
         given.features = np.concatenate([method.x, given.features], axis=1)
     given.calibrate(embedded, method)
-    return build_discovery(given, context or RoundContext("r", ABOUT))
+    return module.build_discovery(given, context or RoundContext("r", ABOUT))
 
 
 def test_a_label_has_the_last_word_and_a_model_that_contradicts_it_is_told() -> None:
@@ -263,9 +220,8 @@ def test_a_label_has_the_last_word_and_a_model_that_contradicts_it_is_told() -> 
     assert frame.note[2] == "first of 3 frames used"
     assert frame[["x", "y"]].isna().all().all()
     names = {"a": "aunts", "new-01": "hats", "new-09": "gone"}
-    found = describe(
-        placed(0, 1, 2, 0, 2, -1), RoundContext("r-2", RunFacts(round=2), {"best": 3}, names=names)
-    )
+    context = RoundContext("r-2", RunFacts(round=2), {"best": 3}, names=names)
+    found = describe(placed(0, 1, 2, 0, 2, -1), context)
     assert (found.run_id, found.count, found.facts.round) == ("r-2", {"best": 3}, 2)
     told = [("a", "aunts", 2), ("b", "b", 1), ("new-01", "hats", 2)]
     assert [(c.id, c.name, c.n) for c in found.categories] == told
@@ -279,7 +235,7 @@ def test_rejected_images_are_in_no_category_and_no_problem() -> None:
     own = placed(0, 1, 2, 0, 2, -1)
     rejected = np.array([False, True, True, False, False, True])
     context = RoundContext("r", ABOUT, table=own.table, rows=np.arange(6), rejected=rejected)
-    left = place_rest(own, context, SimpleNamespace(method=Linear()), None, None, None)
+    left = module.place_rest(own, context, SimpleNamespace(method=Linear()), None, None, None)
     assert left.category.tolist() == [0, -1, -1, 0, 2, -1]
     frame = describe(left).images
     assert list(frame.category_id) == ["a", "", "", "a", "new-01", ""]
@@ -290,11 +246,10 @@ def test_rejected_images_are_in_no_category_and_no_problem() -> None:
 
 def test_a_run_that_found_nothing_says_so() -> None:
     """Labels do not count: they lie in their classes whatever the method says."""
-    assert single_category(placed(0, 1, 2, 2, 1, -1)) == single_category(placed(0, 1, 2, -1, -1, -1)) == ""
-    assert single_category(placed(0, 1, 2, 2, 2, -1)).startswith(
-        "All 3 unlabelled images were put into one new"
-    )
-    assert "put into the known class b" in single_category(placed(0, 0, 1, 1, 1, -1))
+    alone = module.single_category
+    assert alone(placed(0, 1, 2, 2, 1, -1)) == alone(placed(0, 1, 2, -1, -1, -1)) == ""
+    assert alone(placed(0, 1, 2, 2, 2, -1)).startswith("All 3 unlabelled images were put into one new")
+    assert "put into the known class b" in alone(placed(0, 0, 1, 1, 1, -1))
 
 
 def test_a_second_opinion_finds_what_the_method_was_sure_of() -> None:
@@ -339,7 +294,7 @@ def test_an_image_that_trainings_are_divided_about_is_less_likely_right(labelled
     assert half[1::2] == pytest.approx(likely(rows=every)[1::2])
     assert half[::2] == pytest.approx(torn[::2])
     # what one training says counts beside the LDA as votes do: one that is unsure makes an image less likely right
-    own, unsure = (ModelScores(method := Told(given, heat), method.x) for heat in (50.0, 0.0))
+    own, unsure = (module.ModelScores(method := Told(given, heat), method.x) for heat in (50.0, 0.0))
     assert own.shares(np.array([3, 4])) == pytest.approx(np.eye(3)[category[[3, 4]]])
     each = [dataclasses.replace(given, votes=voice, features=voice.features) for voice in (own, unsure)]
     for one in each:
@@ -351,8 +306,8 @@ def test_an_image_is_judged_as_new_by_those_that_have_not_learned_from_it() -> N
     given, embedded = many(labelled=24)
     x = features(60, seed=0)
     judged = dataclasses.replace(given, features=x, k=4)
-    lda = fit_lda_of(judged, embedded)
-    said, alone, p = predict_as_new(judged, Linear(), lda), predict(Linear(), x), np.zeros((60, 4))
+    lda = module.fit_lda_of(judged, embedded)
+    said, alone, p = module.predict_as_new(judged, Linear(), lda), predict(Linear(), x), np.zeros((60, 4))
     for part, scores in lda.scores(np.arange(60)):
         p[part] = softmax(scores / lda.heat)
     for row in range(60):
@@ -362,19 +317,19 @@ def test_an_image_is_judged_as_new_by_those_that_have_not_learned_from_it() -> N
         assert said.probability[row] == pytest.approx(q.max(), abs=1e-5)
     assert (said.category != alone.category).any()
     # so lie the images of one training; of labelled ones it stays what the model says
-    place_with_lda(judged, Linear(), embedded)
+    module.place_with_lda(judged, Linear(), embedded)
     fixed = given.fixed
     assert judged.said.category[~fixed].tolist() == said.category[~fixed].tolist()
     assert judged.said.category[fixed].tolist() == given.said.category[fixed].tolist()
     without = dataclasses.replace(given, features=x, k=4)
     without.said.category[59] = -1
-    assert predict_as_new(without, Linear(), None).category.tolist() == [*alone.category[:59], -1]
+    assert module.predict_as_new(without, Linear(), None).category.tolist() == [*alone.category[:59], -1]
     # and the LDA of later images is that of those that are placed
-    kept = fit_lda_of(given, embedded).kept().shares(embedded).argmax(axis=1)
+    kept = module.fit_lda_of(given, embedded).kept().shares(embedded).argmax(axis=1)
     assert (kept == given.category)[:55].mean() > 0.9
     config, task = METHODS["simgcd"].Config(), Task(2, K, DIM, N, 5)
-    assert uses_lda(METHODS["simgcd"](config, task))
-    assert not uses_lda(METHODS["kmeans"](METHODS["kmeans"].Config(), task))
+    assert module.uses_lda(METHODS["simgcd"](config, task))
+    assert not module.uses_lda(METHODS["kmeans"](METHODS["kmeans"].Config(), task))
 
 
 @pytest.mark.parametrize(("method", "asked"), [("kmeans", False), ("simgcd", False), ("simgcd", True)])
@@ -387,7 +342,7 @@ def test_a_run_on_a_sample_places_the_whole_collection(method, asked, tiny, squa
     colours = 3 * np.eye(4, 8)[np.arange(64) // 16] + np.random.default_rng(0).normal(size=(64, 8))
     embedded = colours.astype(np.float32) if asked else None
     context = RoundContext("r", ABOUT, table=whole, rows=rows, embedded=embedded)
-    found = place_images(run.loop, prediction, run.prepared, context, tmp_path)
+    found = module.place_images(run.loop, prediction, run.prepared, context, tmp_path)
     assert np.isnan(found.features).any(axis=1).tolist() == [row == 63 for row in range(64)]
     others, said = np.arange(1, 63, 2), found.said.category
     alone = run.loop.method.predict(torch.from_numpy(found.features[others])).category
@@ -397,25 +352,22 @@ def test_a_run_on_a_sample_places_the_whole_collection(method, asked, tiny, squa
         assert said[others].tolist() == alone.tolist()
         assert said[rows].tolist() == prediction.category.tolist()
     assert said[63] == -1
-    assert (tmp_path / REMAINDER_FOLDER).is_dir()
+    assert (tmp_path / module.REMAINDER_FOLDER).is_dir()
     record = finish_run(run, prediction, 1.0, 1, context)
     assert record.scores.n == 47  # the whole collection is scored: 48 unlabelled images, one of them broken
-    assert not (tmp_path / REMAINDER_FOLDER).exists()  # the shards have done their work
-
-
-# -- names ----------------------------------------------------------------------------------------------
+    assert not (tmp_path / module.REMAINDER_FOLDER).exists()  # the shards have done their work
 
 
 def test_new_categories_are_numbered_by_size_and_ids_of_earlier_rounds_stay_or_are_left_alone() -> None:
     """new-03 stays with its images; new-01 and new-02 were something else, and a person has called one new-05."""
     category = np.array([0, 1, 4, 4, 2, -1])
-    assert name_categories(category, ("a", "b"), 5) == ["a", "b", "new-02", "new-03", "new-01"]
-    assert name_categories(np.array([0, 1]), ("a", "b"), 2) == ["a", "b"]
+    assert module.name_categories(category, ("a", "b"), 5) == ["a", "b", "new-02", "new-03", "new-01"]
+    assert module.name_categories(np.array([0, 1]), ("a", "b"), 2) == ["a", "b"]
     category = np.array([0, 1, 4, 4, 2, 3, 3, 3])
-    ids = name_categories(category, ("a", "b"), 5, {2: "new-03"}, {"new-01", "new-02", "new-05"})
+    ids = module.name_categories(category, ("a", "b"), 5, {2: "new-03"}, {"new-01", "new-02", "new-05"})
     assert ids == ["a", "b", "new-03", "new-04", "new-06"]
     # a category that was split off by hand, and whose labels were withdrawn since, is found again
-    assert name_categories(category, ("a", "b"), 5, {3: "odd ones"})[3] == "odd ones"
+    assert module.name_categories(category, ("a", "b"), 5, {3: "odd ones"})[3] == "odd ones"
 
 
 BEFORE = {"a": [0, 1, 2, 3], "new-01": [4, 5, 6, 7], "new-02": [8, 9, 10, 11]}
@@ -442,8 +394,8 @@ def test_ids_stay_with_the_images(label: str, said: str, withdrawn: str, carried
     if label.startswith("aaaahhh"):
         before = made_discovery("r-1", {"h" if id == "new-01" else id: rows for id, rows in BEFORE.items()})
     now = later(PATHS, label, said)
-    assert carry_over_ids(now, before, frozenset(withdrawn)) == carried
-    assert carry_over_ids(now, None) == {}
+    assert module.carry_over_ids(now, before, frozenset(withdrawn)) == carried
+    assert module.carry_over_ids(now, None) == {}
     # what is new says nothing on whether a category is the one that it was
     more = later([*PATHS, *(f"new-{i}.png" for i in range(8))], label + " " * 8, said + "33221100")
-    assert carry_over_ids(more, before, frozenset(withdrawn)) == carried
+    assert module.carry_over_ids(more, before, frozenset(withdrawn)) == carried

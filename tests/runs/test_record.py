@@ -6,6 +6,7 @@ import dataclasses
 import errno
 import json
 import os
+import platform
 import re
 import shutil
 import subprocess
@@ -28,29 +29,10 @@ from holotype.data.table import Table
 from holotype.errors import InputError
 from holotype.methods import Prediction
 from holotype.models.backbone import Backbone
-from holotype.results.discovery import category_name
 from holotype.runs import record as module
 from holotype.runs.experiment import resolve
 from holotype.runs.identity import Identity
-from holotype.runs.record import (
-    RECORD_FORMAT,
-    AssignedCounts,
-    Record,
-    Records,
-    RunFolder,
-    RunMeta,
-    Scores,
-    check_agree,
-    check_law,
-    commit,
-    count_assigned,
-    describe_provenance,
-    hardware,
-    read_record,
-    score_held_out,
-    score_table,
-    strip_folders,
-)
+from holotype.runs.record import AssignedCounts, Record, Records, RunFolder, RunMeta, Scores
 from holotype.runs.run import run_experiment
 from holotype.training.checkpoint import MetricsLog
 from holotype.training.divergence import Restart
@@ -67,12 +49,8 @@ NOTHING = Scores(None, None, None, None, 0)
 
 def table_of(label: list[str], problem: list[str] | None = None, **more: Any) -> Table:
     path = np.array([f"{i}.png" for i in range(len(label))], dtype=object)
-    return Table(
-        path, np.array(label, dtype=object), ("a", "b"), problem=problem or [""] * len(label), **more
-    )
-
-
-# -- scores -------------------------------------------------------------------------------------------
+    labels, problem = np.array(label, dtype=object), problem or [""] * len(label)
+    return Table(path, labels, ("a", "b"), problem=problem, **more)
 
 
 @pytest.fixture(scope="module")
@@ -83,10 +61,11 @@ def trained(world):
 
 def test_scores_with_and_without_truth(world, trained) -> None:
     nowhere = torch.full((3,), float("nan"))
-    found = score_table(table_of(["a", "b", ""]), Prediction(torch.tensor([0, 1, 2]), nowhere, nowhere))
+    said = Prediction(torch.tensor([0, 1, 2]), nowhere, nowhere)
+    found = module.score_table(table_of(["a", "b", ""]), said)
     assert found == (NOTHING, [])
-    check_law(NOTHING, "")
-    scores, classes = score_table(world.table, trained[1])
+    module.check_law(NOTHING, "")
+    scores, classes = module.score_table(world.table, trained[1])
     told = score(world.table, trained[1].category.numpy(), trained[1].known_score.numpy())
     assert told == vars(scores) | {"per_class": classes}
 
@@ -106,7 +85,7 @@ def test_held_out_images_are_scored_as_by_hand(world, trained, tmp_path) -> None
     blank, known = np.full(len(path), "", dtype=object), world.table.known
     test = Table(path, blank, known, truth=np.array(truth, dtype=object), name="held out")
     loop, source = trained[0], trained[0].source
-    found = score_held_out(loop, *readable(test))
+    found = module.score_held_out(loop, *readable(test))
     true = rows // 12
     features = evaluation_features(source, torch.from_numpy(rows))
     category = [int(loop.method.predict(feature[None]).category) for feature in features]
@@ -117,7 +96,7 @@ def test_held_out_images_are_scored_as_by_hand(world, trained, tmp_path) -> None
     assert found.known_accuracy == (np.array(category) == true)[true < N_KNOWN].mean()
     assert loop.source is source  # the loop goes on with its own images
     only = Table(path[9:10], blank[:1], known, truth=np.array(["colour 0"], dtype=object))
-    assert score_held_out(loop, *readable(only)).n == 0  # none can be read at all
+    assert module.score_held_out(loop, *readable(only)).n == 0  # none can be read at all
 
 
 def test_where_the_unlabelled_images_went() -> None:
@@ -125,21 +104,14 @@ def test_where_the_unlabelled_images_went() -> None:
     problem = ["", "", "", "", "", "cut short", "", "cut short"]
     category = torch.tensor([0, 1, 0, 5, 5, -1, 2, -1])
     said = Prediction(category, torch.ones(8), torch.ones(8))
-    found = count_assigned(table_of(["a", *[""] * 6, "b"], problem), said)
+    found = module.count_assigned(table_of(["a", *[""] * 6, "b"], problem), said)
     assert found == AssignedCounts(known=2, novel=3, novel_categories=2, unreadable=1)
 
 
-# -- the record of a run ------------------------------------------------------------------------------
-
-
-def test_a_record_says_what_was_run_and_how_it_was_scored(tiny) -> None:
+def test_a_record_says_what_was_run_and_how_it_was_scored(tiny, squares_folder) -> None:
     found, how = (record := run_experiment(tiny(seed=3, label="no-new"))).identity, record.made
-    assert (found.method["name"], found.data["name"], found.seed, found.views) == (
-        "simgcd",
-        "squares",
-        3,
-        "off",
-    )
+    assert (found.method["name"], found.data["name"]) == ("simgcd", "squares")
+    assert (found.seed, found.views) == (3, "off")
     assert (found.backbone["name"], found.backbone["train_blocks"]) == ("tiny", 1)
     assert (found.train["precision"], found.data["k"], found.train["epochs"]) == ("fp32", 4, 1)
     assert (how.variant, how.mode, how.captured) == ("no-new", "exact", {"train": False})
@@ -150,14 +122,10 @@ def test_a_record_says_what_was_run_and_how_it_was_scored(tiny) -> None:
     assert record.placed.known + record.placed.novel == 48
     assert record.key == (found.hash, 3)
     assert read_json(tiny().folder / "scores.json") == record.as_dict()
-    other_rate = run_experiment(tiny(seed=3, train__lr=0.7, out="other"))
-    assert (other_rate.made.variant, other_rate.identity.hash != found.hash) == ("default", True)
-
-
-@pytest.mark.parametrize(("method", "epochs"), [("kmeans", 0), ("tests.training.stubs:TwoStages", 2 + 1)])
-def test_epochs_are_those_of_all_stages(tiny, squares_folder, method, epochs) -> None:
-    record = run_experiment(tiny(method, train__epochs=9, dataset=squares_folder))
-    assert (record.made.epochs, record.scores) == (epochs, NOTHING)  # a folder without truth
+    # epochs are those of all stages, and a folder without truth has no scores
+    stub = "tests.training.stubs:TwoStages"
+    other = run_experiment(tiny(stub, "other", train__epochs=9, dataset=squares_folder))
+    assert (other.made.epochs, other.scores, other.made.variant) == (2 + 1, NOTHING, "default")
 
 
 def whole() -> Record:
@@ -175,7 +143,7 @@ def test_a_record_survives_a_file() -> None:
     for record in (whole(), nothing, older, restarted):
         content = json.loads(json.dumps(record.as_dict()))
         assert content == record.as_dict()
-        assert (content["format"], content["hash"]) == (RECORD_FORMAT, record.identity.hash)
+        assert (content["format"], content["hash"]) == (module.RECORD_FORMAT, record.identity.hash)
         found = Record.from_dict(content, "scores.json")
         assert found == record
         assert (type(found.scores), type(found.made)) == (Scores, RunMeta)
@@ -254,27 +222,13 @@ def test_what_is_no_record_is_refused() -> None:
         refused(content)
 
 
-@pytest.mark.parametrize(
-    ("scores", "lawful"),
-    [
-        (Scores(0.525, 0.6, 0.5, 0.25, 400), True),
-        (Scores(0.525 + 1e-8, 0.6, 0.5, 0.25, 400), False),
-        (Scores(0.6, 0.6, None, 1.0, 9), True),
-        (Scores(0.5, None, 0.5, 0.0, 9), True),
-        (Scores(0.5, None, 0.5, 0.5, 9), False),
-        (Scores(float("nan"), 0.6, 0.5, 0.25, 9), False),
-        (Scores(None, 0.6, 0.5, 0.25, 400), False),
-    ],
-)
-def test_all_follows_from_old_and_new(scores: Scores, lawful: bool) -> None:
-    if lawful:
-        check_law(scores, "x.json")
-        return
-    with pytest.raises(InputError, match=r"x\.json says All = .* imply"):
-        check_law(scores, "x.json")
-
-
-# -- folders of records ---------------------------------------------------------------------------------
+def test_all_follows_from_old_and_new() -> None:
+    for lawful in ((0.525, 0.6, 0.5, 0.25), (0.6, 0.6, None, 1.0), (0.5, None, 0.5, 0.0)):
+        module.check_law(Scores(*lawful, 9), "x.json")
+    wrong = [(0.525 + 1e-8, 0.6, 0.5, 0.25), (0.5, None, 0.5, 0.5), (float("nan"), 0.6, 0.5, 0.25)]
+    for unlawful in (*wrong, (None, 0.6, 0.5, 0.25)):
+        with pytest.raises(InputError, match=r"x\.json says All = .* imply"):
+            module.check_law(Scores(*unlawful, 9), "x.json")
 
 
 def record(seed: int = 0, new: float = 50) -> Record:
@@ -293,13 +247,14 @@ def test_a_record_is_written_under_its_name_and_comes_back(tmp_path: Path) -> No
     assert records.add(one) == tmp_path / "runs" / f"{one.identity.hash}-s0.json" == records.path(one.key)
     records.add(other)
     assert records.by_key == Records(tmp_path).by_key == {one.key: one, other.key: other}
-    assert read_record(records.path(one.key)) == one
+    assert module.read_record(records.path(one.key)) == one
     lines = [json.dumps(record(1).as_dict()), json.dumps({"name": "h200", "parts": {}})]
     (tmp_path / "kept.jsonl").write_text("\n".join(lines) + "\n")
     assert len(Records(tmp_path).by_key) == 3
     (tmp_path / "kept.jsonl").write_text("{")
     with pytest.raises(InputError, match=r"kept\.jsonl"):
         _ = Records(tmp_path).by_key
+    assert len(Records(TOP / "experiments" / "results").by_key) > 400  # those of the repository
 
 
 def test_a_second_record_of_one_run_must_say_the_same(tmp_path: Path) -> None:
@@ -310,8 +265,8 @@ def test_a_second_record_of_one_run_must_say_the_same(tmp_path: Path) -> None:
         records.add(record(new=51))
     assert files(tmp_path) == before
     records.add(dataclasses.replace(record(), made=dataclasses.replace(record().made, seconds=9.0)))
-    check_agree(record(), None, "")
-    check_agree(None, record(), "")
+    module.check_agree(record(), None, "")
+    module.check_agree(None, record(), "")
 
 
 @pytest.mark.parametrize(
@@ -339,13 +294,6 @@ def test_a_record_that_was_changed_by_hand_is_refused(tmp_path: Path, change: An
             _ = Records(tmp_path).by_key
 
 
-def test_every_record_of_the_repository_can_be_read() -> None:
-    assert len(Records(TOP / "experiments" / "results").by_key) > 400
-
-
-# -- the run folder -------------------------------------------------------------------------------------
-
-
 def identity(**changes: object) -> Identity:
     named = {key.replace("__", "."): value for key, value in changes.items()}
     return made_identity(resolve("rpc", "cub", overrides={"cache_views": "16+8"}), named)
@@ -365,6 +313,10 @@ def test_a_folder_takes_its_own_run_and_refuses_another(tmp_path, path: str, val
     folder.claim(mine)  # an empty folder is anybody's
     folder.begin(mine, {}, {})
     folder.claim(mine)
+    layers = {"layers": ((8, "relu"), (4, None)), "by_name": {"a": {"b": (1,)}}, "weight": 0.1 + 0.2}
+    nested = identity(method__settings=plain_tree(layers))  # as JSON would give it back
+    folder.begin(nested, {}, {})
+    folder.claim(nested)
     for there, asked in ((mine, other), (other, mine)):
         folder.begin(there, {}, {})
         with pytest.raises(InputError, match=rf"{re.escape(str(tmp_path))} holds .*{re.escape(path)} = "):
@@ -372,14 +324,6 @@ def test_a_folder_takes_its_own_run_and_refuses_another(tmp_path, path: str, val
     (tmp_path / "identity.json").write_text('{"seed": 0')
     with pytest.raises(InputError, match=r"identity\.json"):
         folder.claim(mine)
-
-
-def test_tuples_within_tuples_come_back_as_well(tmp_path) -> None:
-    """What a method's settings hold is as JSON would give it back."""
-    layers = {"layers": ((8, "relu"), (4, None)), "by_name": {"a": {"b": (1,)}}, "weight": 0.1 + 0.2}
-    found = identity(method__settings=plain_tree(layers))
-    RunFolder(tmp_path).begin(found, {}, {})
-    RunFolder(tmp_path).claim(found)
 
 
 def test_a_run_is_finished_when_its_scores_are_there(tmp_path) -> None:
@@ -444,21 +388,6 @@ def test_rewinding_a_log_drops_what_came_after_the_state_and_what_is_not_ours(tm
     assert metrics.path.read_bytes().splitlines() == whole
 
 
-def test_names_of_categories_are_all_different_and_sort_as_they_are_numbered() -> None:
-    for k, first, last in ((60, "new-01", "new-58"), (101, "new-01", "new-99"), (102, "new-001", "new-100")):
-        names = [category_name(index, ("b", "a"), k) for index in range(k)]
-        assert (names[:3], names[-1], len(set(names))) == (["b", "a", first], last, k)
-        assert names[2:] == sorted(names[2:])
-    assert category_name(-1, ("b", "a"), 60) == ""
-    known = ("new-01", "robin", "new-03")  # somebody labels images with these very names and looks for more
-    for k in (8, 200):  # new-001 beside new-01 would only confuse
-        names = [category_name(index, known, k) for index in range(k)]
-        assert len({int(name.removeprefix("new-")) for name in names if name != "robin"}) == k - 1
-
-
-# -- provenance -----------------------------------------------------------------------------------------
-
-
 @pytest.fixture
 def elsewhere(tmp_path, monkeypatch) -> Iterator[Path]:
     """The code as if it lay in tmp_path."""
@@ -467,23 +396,22 @@ def elsewhere(tmp_path, monkeypatch) -> Iterator[Path]:
     monkeypatch.setenv("GIT_CEILING_DIRECTORIES", str(tmp_path.parent))
     (tmp_path / "record.py").write_text("first\n")
     monkeypatch.setattr(module, "__file__", str(tmp_path / "record.py"))
-    commit.cache_clear()
+    module.commit.cache_clear()
     yield tmp_path
-    commit.cache_clear()
+    module.commit.cache_clear()
 
 
 @pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")
 def test_the_commit_is_that_of_the_code_with_a_sign_if_it_was_changed(elsewhere, monkeypatch) -> None:
     def git(*words: str) -> str:
         who = ["-c", "user.name=x", "-c", "user.email=x@example.org", "-c", "commit.gpgsign=false"]
-        found = subprocess.run(
-            ["git", *who, *words], cwd=elsewhere, check=True, capture_output=True, text=True
-        )
+        how: dict[str, Any] = {"check": True, "capture_output": True, "text": True}
+        found = subprocess.run(["git", *who, *words], cwd=elsewhere, **how)
         return found.stdout.strip()
 
     def at_start() -> str:
-        commit.cache_clear()
-        return commit()
+        module.commit.cache_clear()
+        return module.commit()
 
     assert at_start() == ""  # outside a checkout
     git("init", "-q")
@@ -493,7 +421,7 @@ def test_the_commit_is_that_of_the_code_with_a_sign_if_it_was_changed(elsewhere,
     first = git("rev-parse", "HEAD")[:12]
     assert at_start() == first
     (elsewhere / "record.py").write_text("second\n")
-    assert commit() == first, "the code that runs was loaded before"
+    assert module.commit() == first, "the code that runs was loaded before"
     assert at_start() == first + "+"
     monkeypatch.setattr(module.subprocess, "run", lambda *_, **__: os.stat("no git"))
     assert at_start() == ""
@@ -501,51 +429,41 @@ def test_the_commit_is_that_of_the_code_with_a_sign_if_it_was_changed(elsewhere,
     assert at_start() == "abc123"
 
 
-@pytest.mark.parametrize(
-    ("word", "told"),
-    [
-        ("/data/of/somebody/birds.csv", "birds.csv"),
-        ("~/birds/", "birds"),
-        (r"C:\Users\somebody\birds", "birds"),
-        ("--out=/data/somebody/run", "--out=run"),
-        *((word, word) for word in ("/", "birds/owl", "--k", "12", "cub", "--lr=1e-3", "my.module:Mine")),
-    ],
-)
-def test_a_command_does_not_tell_whose_folders_it_was_given(word: str, told: str) -> None:
-    assert strip_folders(word) == told
-
-
-def test_hardware_in_words(monkeypatch) -> None:
-    assert re.fullmatch(r"[1-9]\d* CPU cores?", hardware(torch.device("cpu")))
-    monkeypatch.setattr(torch.cuda, "get_device_name", lambda device: "NVIDIA H200")
-    assert hardware(torch.device("cuda", 0), 4) == "4 x NVIDIA H200"
-    monkeypatch.setattr(module.platform, "machine", lambda: "arm64")
-    assert hardware(torch.device("mps")) == "arm64 mps"
+def test_a_command_does_not_tell_whose_folders_it_was_given() -> None:
+    paths = ["/data/of/somebody/birds", "~/birds/", r"C:\Users\somebody\birds"]
+    assert [module.strip_folders(path) for path in paths] == ["birds"] * 3
+    assert module.strip_folders("--out=/data/somebody/run") == "--out=run"
+    for word in ("/", "birds/owl", "--k", "12", "cub", "--lr=1e-3", "my.module:Mine"):
+        assert module.strip_folders(word) == word
 
 
 def test_provenance_names_what_a_number_depends_on_and_nothing_that_is_hidden(elsewhere, monkeypatch) -> None:
     monkeypatch.setenv("HOLOTYPE_COMMIT", "abc123")
+    assert re.fullmatch(r"[1-9]\d* CPU cores?", module.hardware(torch.device("cpu")))
+    monkeypatch.setattr(torch.cuda, "get_device_name", lambda device: "NVIDIA H200")
+    assert module.hardware(torch.device("cuda", 0), 4) == "4 x NVIDIA H200"
+    assert module.hardware(torch.device("mps")) == f"{platform.machine()} mps"
     monkeypatch.setattr("sys.argv", ["/some/where/holotype", "train", "simgcd", "/data/cub"])
     part = torch.nn.Identity()
     backbone = Backbone(part, part, 8, 32, (0.5,) * 3, (0.5,) * 3, "tiny", "a" * 64, "too small")
     truth = np.array(["wren", "hoopoe", "robin", "shrike", "wren", "wren"], dtype=object)
     table = table_of(["a", "", "b", "", "", "a"], ["", "", "", "x", "", "x"], truth=truth, name="birds")
     for precision in ("fp32", "bf16", "fp64"):
-        found = describe_provenance(backbone, table, Device.on("cpu", precision))
+        found = module.describe_provenance(backbone, table, Device.on("cpu", precision))
         assert found["precision"] == precision
     assert (found["holotype"], found["commit"]) == (holotype.__version__, "abc123")
     assert found["command"] == "holotype train simgcd cub"
     assert {"torch", "timm", "numpy", "scipy", "scikit-learn", "pillow"} <= set(found["versions"])
     assert all(found["versions"][name] == version(name) for name in found["versions"])
-    assert (found["hardware"], found["processes"]) == (hardware(torch.device("cpu")), 1)
+    assert (found["hardware"], found["processes"]) == (module.hardware(torch.device("cpu")), 1)
     assert found["matmul"] == torch.get_float32_matmul_precision()
     assert found["backbone"] == {"name": "tiny", "digest": "a" * 64, "caveat": "too small"}
     counts = {"name": "birds", "images": 6, "labelled": 3, "unreadable": 2}
     assert found["table"] == {**counts, "fingerprint": table.fingerprint()}
     assert not any(name in json.dumps(found) for name in ("hoopoe", "shrike"))
     licensed = dataclasses.replace(backbone, changes={"pool": "token"}, licence="dinov3-license")
-    told = describe_provenance(licensed, table, Device.on("cpu"))["backbone"]
+    told = module.describe_provenance(licensed, table, Device.on("cpu"))["backbone"]
     assert (told["pool"], told["licence"]) == ("token", "dinov3-license")
     assert "passes on its terms" in told["terms"]
-    free = describe_provenance(dataclasses.replace(backbone, licence="mit"), table, Device.on("cpu"))
+    free = module.describe_provenance(dataclasses.replace(backbone, licence="mit"), table, Device.on("cpu"))
     assert free["backbone"] == found["backbone"] | {"licence": "mit"}

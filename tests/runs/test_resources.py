@@ -14,20 +14,7 @@ from holotype.methods import METHODS, Views
 from holotype.models.token_cache import CacheViews
 from holotype.runs import resources as module
 from holotype.runs.experiment import Experiment, default_experiment, stages_of
-from holotype.runs.resources import (
-    ResourceCache,
-    RunResources,
-    build_method,
-    check_fits,
-    drop_unusable_cache,
-    effective_views,
-    load_data,
-    make_device,
-    max_views,
-    requested_views,
-    sharing_key,
-    views_of,
-)
+from holotype.runs.resources import ResourceCache, load_data, requested_views, views_of
 from holotype.training import build_token_cache
 from holotype.utils.memory import Budget
 from tests.conftest import draw_squares, write_csv
@@ -38,15 +25,17 @@ WEAK, STRONG = Views(2, 0), Views(2, 1)
 """What a step of SimGCD draws, and one of RPC."""
 
 
-# -- data -------------------------------------------------------------------------------------------------
-
-
-def test_the_number_of_categories_must_be_given_and_possible(tiny) -> None:
+def test_the_number_of_categories_must_be_given_and_data_be_trainable(tiny, tmp_path) -> None:
     for k, said in ((None, "is unknown"), (1, "smaller than the 2 known"), (65, "more than the 64 images")):
         with pytest.raises(InputError, match=said):
             load_data(tiny(k=k))
     assert load_data(tiny(k=2)).k == 2
     assert load_data(tiny(k="auto")).k == 0  # until it is counted
+    draw_squares(tmp_path / "squares")
+    shutil.rmtree(tmp_path / "squares" / "red")
+    for name, said in (("squares", "Only one known class"), ("nowhere", "does not exist")):
+        with pytest.raises(InputError, match=said):
+            load_data(tiny(dataset=tmp_path / name))
 
 
 def test_own_data_come_from_a_folder_a_file_or_both(squares_folder, tiny, tmp_path) -> None:
@@ -60,23 +49,12 @@ def test_own_data_come_from_a_folder_a_file_or_both(squares_folder, tiny, tmp_pa
     assert both.table.labelled.sum() == 2
 
 
-def test_data_that_cannot_be_trained_on_are_refused(tiny, tmp_path) -> None:
-    draw_squares(tmp_path / "squares")
-    shutil.rmtree(tmp_path / "squares" / "red")
-    for name, said in (("squares", "Only one known class"), ("nowhere", "does not exist")):
-        with pytest.raises(InputError, match=said):
-            load_data(tiny(dataset=tmp_path / name))
-
-
 def test_a_benchmark_knows_its_categories_and_its_split() -> None:
     experiment = default_experiment("kmeans", "fashion-sample")
     found = load_data(experiment)
     assert (found.k, len(found.table.known)) == (10, 5)
     experiment.k = 13
     assert load_data(experiment).k == 13
-
-
-# -- views ------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -90,7 +68,7 @@ def test_views_needed_are_the_most_of_all_stages(tiny, monkeypatch, method, most
     for name, stub in STUBS.items():
         monkeypatch.setitem(METHODS, name, stub)
     assert views_of(tiny(method)) == most
-    assert max_views([Views(3, 0), STRONG]) == Views(3, 1)
+    assert module.max_views([Views(3, 0), STRONG]) == Views(3, 1)
 
 
 @pytest.mark.parametrize(
@@ -117,7 +95,13 @@ def test_cached_views_that_no_stage_can_use_are_refused(tiny, monkeypatch) -> No
         requested_views(tiny("pictures", cache_views="4+2"))
     assert requested_views(tiny("pictures", cache_views="auto")) is None
     assert requested_views(tiny("both", cache_views="4+2")) == CacheViews(4, 2)
-    assert effective_views(tiny("both"), CacheViews(4, 2)) == CacheViews(4, 0)
+    assert module.effective_views(tiny("both"), CacheViews(4, 2)) == CacheViews(4, 0)
+    for method, taken in (
+        ("pictures", "off"),
+        ("both", "4+2"),
+        ("kmeans", "4+2"),
+    ):  # in a sweep it is left out
+        assert module.drop_unusable_cache(tiny(method, cache_views="4+2")).cache_views == taken
     monkeypatch.setattr(module, "pick_device", lambda name: "cuda")  # where auto is exact
     assert requested_views(tiny(cache_views="auto")) is None
     assert requested_views(tiny(cache_views="4+2")) == CacheViews(4, 2)
@@ -139,24 +123,7 @@ def test_a_method_that_reads_its_weights_while_it_is_built_has_stages_too(tiny, 
     experiment = tiny(cache_views="4+2")
     assert requested_views(experiment) == CacheViews(4, 2)
     ready = ResourceCache().get(experiment)
-    assert check_fits(experiment, ready.data, ready.backbone) == []
-
-
-@pytest.mark.parametrize(
-    ("method", "asked", "taken"),
-    [
-        *((method, "16+8", "16+8") for method in ("simgcd", "sptnet", "kmeans")),
-        ("promptcal", "16+8", "off"),
-        ("promptcal", "auto", "auto"),
-    ],
-)
-def test_a_sweep_leaves_the_cache_out_where_no_stage_can_use_it(tiny, method, asked, taken) -> None:
-    experiment = tiny(method, cache_views=asked)
-    assert drop_unusable_cache(experiment).cache_views == taken
-    assert experiment.cache_views == asked  # the one that was given stays as it is
-
-
-# -- what is shared -------------------------------------------------------------------------------------
+    assert module.check_fits(experiment, ready.data, ready.backbone) == []
 
 
 @pytest.mark.parametrize(
@@ -170,7 +137,7 @@ def test_a_sweep_leaves_the_cache_out_where_no_stage_can_use_it(tiny, method, as
 def test_runs_share_where_nothing_that_is_shared_differs(tiny, setting, value, same) -> None:
     other = tiny()
     set_dotted(other, setting, value)
-    assert (sharing_key(other) == sharing_key(tiny())) == same
+    assert (module.sharing_key(other) == module.sharing_key(tiny())) == same
 
 
 def test_things_are_made_when_they_are_asked_for_and_only_the_last_are_kept(tiny, counted) -> None:
@@ -185,6 +152,9 @@ def test_things_are_made_when_they_are_asked_for_and_only_the_last_are_kept(tiny
     assert shelf.get(tiny(k=5)) is not ready
     assert shelf.get(tiny()) is not ready
     assert counted.count("data") == 3
+    counted.clear()  # a discovery has data and backbone already; the experiment is not asked for them
+    given = ResourceCache(data=ready.data, backbone=ready.backbone).get(tiny())
+    assert (given.data, given.backbone, counted) == (ready.data, ready.backbone, [])
 
 
 def test_another_depth_takes_the_decoded_images_over(tiny, counted) -> None:
@@ -213,15 +183,6 @@ def test_every_run_has_a_tail_of_its_own_on_the_trunk_of_all(tiny) -> None:
     assert any(parameter.abs().sum() > 0 for parameter in other.tail.parameters())
 
 
-def test_data_and_backbone_can_be_given(tiny, counted) -> None:
-    """A discovery has both already; the experiment is not asked for them."""
-    first = RunResources(tiny(), make_device(tiny()))
-    counted.clear()
-    found = ResourceCache(data=first.data, backbone=first.backbone).get(tiny())
-    assert (found.data, found.backbone) == (first.data, first.backbone)
-    assert counted == []
-
-
 @pytest.mark.parametrize(
     ("settings", "level", "severity"),
     [
@@ -239,6 +200,8 @@ def test_where_the_images_lie_is_said_in_a_line(tiny, caplog, settings, level, s
     assert (name, message) == (severity, f"{ready.placed}.")
     assert message.startswith("64 images, ")
     assert ready.taken() == Budget.at(level, ready.images.nbytes)
+    with pytest.raises(InputError, match="disk"):
+        _ = ResourceCache().get(tiny(memory__host_gb=1e-5, memory__disk_gb=1e-5)).images
 
 
 def test_budgets_count_all_images_and_every_open_cache(tiny, monkeypatch) -> None:
@@ -258,14 +221,6 @@ def test_budgets_count_all_images_and_every_open_cache(tiny, monkeypatch) -> Non
     ready.cache(CacheViews(6, 3), STRONG)
     so_far = [0, images.nbytes, images.nbytes + held_out.nbytes]
     assert asked == [Budget.at("host", n) for n in (*so_far, so_far[-1] + first.nbytes)]
-
-
-def test_a_disk_that_is_too_small_is_an_error(tiny) -> None:
-    with pytest.raises(InputError, match="disk"):
-        _ = ResourceCache().get(tiny(memory__host_gb=1e-5, memory__disk_gb=1e-5)).images
-
-
-# -- the token cache ------------------------------------------------------------------------------------
 
 
 def test_a_cache_is_built_once_for_all_seeds_and_methods(tiny, counted) -> None:
@@ -337,15 +292,12 @@ def test_which_stages_draw_from_the_cache_is_told_where_they_differ(tiny, tmp_pa
     assert "Of simgcd" not in caplog.text
 
 
-# -- the device, and what is estimated --------------------------------------------------------------------
-
-
 def test_the_number_of_categories_can_be_estimated_for_any_method(tiny, caplog) -> None:
     caplog.set_level(logging.INFO)
     found = ResourceCache().get(tiny(k="auto"))
     assert 2 <= found.data.k <= 32
     assert "categories" in caplog.text
-    assert build_method(tiny(), found.data, found.backbone).task.k == found.data.k
+    assert module.build_method(tiny(), found.data, found.backbone).task.k == found.data.k
 
 
 def test_more_gpus_than_there_are_or_one_for_several_processes_is_refused(monkeypatch) -> None:
@@ -353,11 +305,6 @@ def test_more_gpus_than_there_are_or_one_for_several_processes_is_refused(monkey
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
     experiment = Experiment("simgcd", "cub", devices=4)
     with pytest.raises(InputError, match="--devices 4 is more than the 2 GPUs here"):
-        make_device(experiment)
+        module.make_device(experiment)
     with pytest.raises(InputError, match="--device cuda:1 names one GPU for 2 processes"):
-        make_device(dataclasses.replace(experiment, device="cuda:1", devices=2))
-
-
-@pytest.mark.parametrize(("name", "precision"), [("auto", "fp32"), ("fp64", "fp64"), ("bf16", "bf16")])
-def test_precision_on_the_cpu(tiny, name, precision) -> None:
-    assert make_device(tiny(train__precision=name)).precision == precision
+        module.make_device(dataclasses.replace(experiment, device="cuda:1", devices=2))

@@ -61,9 +61,6 @@ def assert_same_run(mine: Path, theirs: Path) -> None:
     assert log(mine) == log(theirs)
 
 
-# -- what is left -----------------------------------------------------------------------------------------
-
-
 def test_a_run_leaves_its_folder_and_its_record(tiny, monkeypatch) -> None:
     experiment = tiny(train__eval_every=1, train__epochs=2, cache_views="auto")
     record, out = run_experiment(experiment), experiment.folder
@@ -133,18 +130,12 @@ def test_k_means_finds_coloured_squares_and_its_config_repeats_it(tiny) -> None:
 
 def test_only_the_scores_know_the_truth_and_no_cell_is_a_formula(tiny, squares_folder, tmp_path) -> None:
     """Labels may be anything, and a spreadsheet computes what begins with =."""
-    names = {
-        "red": "=cmd()",
-        "green": "@now",
-        "blue": "hidden-class-one",
-        "yellow": "hidden-class-two",
-        "": "",
-    }
+    names = {"red": "=cmd()", "green": "@now", "blue": "hidden-class", "yellow": "hidden-class-two", "": ""}
     rows = list(csv.DictReader((squares_folder / "squares.csv").open()))
     cells = [(squares_folder / row["path"], names[row["label"]], names[row["truth"]]) for row in rows]
     table = write_csv(tmp_path / "table.csv", "path,label,truth", cells)
     record, run = run_experiment(tiny("kmeans", dataset=table)), tiny().folder
-    assert "hidden-class-one" in (run / "per_class.csv").read_text()
+    assert "hidden-class" in (run / "per_class.csv").read_text()
     for name in FILES - {"metrics.jsonl", "cache.json", "per_class.csv"}:
         assert b"hidden-class" not in (run / name).read_bytes(), name
     assert "hidden-class" not in pd.read_parquet(run / "assignments.parquet").to_string()
@@ -172,22 +163,18 @@ def test_broken_images_are_left_out_and_said(tiny, tmp_path) -> None:
 
 
 @pytest.mark.parametrize("method", ["kmeans", "rpc"])
-def test_a_benchmark_is_scored_on_its_test_images_too(
-    tiny, monkeypatch, squares_folder, tmp_path, method
-) -> None:
+def test_a_benchmark_is_scored_on_its_test_images_too(tiny, monkeypatch, squares_folder, tmp_path, method):
     """Copies of the unlabelled training images must score what those score."""
     table = load_table(squares_folder / "squares.csv")
     name_of = np.array([Path(path).stem.split("-")[0] for path in table.path], dtype=object)
     known, novel = ("green", "red"), ("blue", "yellow")
-    squares = Benchmark(
-        "squares", Table(table.path, name_of, known + novel, name="squares"), None, known, novel
-    )
+    train_table = Table(table.path, name_of, known + novel, name="squares")
+    squares = Benchmark("squares", train_table, None, known, novel)
     rows = np.flatnonzero(~gcd_split(squares).labelled)
     (tmp_path / "test").mkdir()
     copies = np.array([shutil.copy(table.path[row], tmp_path / "test") for row in rows], dtype=object)
-    squares = dataclasses.replace(
-        squares, test=Table(copies, name_of[rows], known + novel, name="squares test")
-    )
+    test = Table(copies, name_of[rows], known + novel, name="squares test")
+    squares = dataclasses.replace(squares, test=test)
     monkeypatch.setattr(resources, "load_benchmark", lambda name, root: squares)
     record = run_experiment(tiny(method, dataset="fashion-sample", k=None))
     assert (record.scores.n, record.test) == (48, record.scores)
@@ -203,9 +190,6 @@ def test_a_run_that_ends_with_one_category_says_so(tiny, monkeypatch, caplog) ->
 
     run_experiment(tiny("kmeans"))
     assert "48 unlabelled images were put into one new category, so nothing was found" in caplog.text
-
-
-# -- going on ---------------------------------------------------------------------------------------------
 
 
 def test_a_stopped_run_goes_on_to_the_same_end(tiny, stopping) -> None:
@@ -294,12 +278,9 @@ def test_a_kill_right_after_the_scores_leaves_nothing_behind(tiny, monkeypatch) 
     assert not [*run.glob("state*"), *run.glob("rest"), *run.glob(".*")]
 
 
-# -- from Python ------------------------------------------------------------------------------------------
-
-
 def test_a_run_from_python_is_that_of_the_command_line(
-    holotype, squares_folder, tiny_settings, tiny_flags, tmp_path
-) -> None:
+    holotype, squares_folder, tiny_settings, tiny_flags, tmp_path, monkeypatch
+):
     out, other, data = tmp_path / "python", tmp_path / "words", squares_folder / "squares.csv"
     settings = {key.replace("_size", "-size"): value for key, value in tiny_settings.items() if "." in key}
     record = train("simgcd", data, k=4, device="cpu", progress=False, out=out, settings=settings)
@@ -307,6 +288,9 @@ def test_a_run_from_python_is_that_of_the_command_line(
     assert holotype("train", "simgcd", data, *tiny_flags, "--out", other).code == 0
     for name in ("model.safetensors", "assignments.csv", "identity.json"):
         assert (out / name).read_bytes() == (other / name).read_bytes()
+    monkeypatch.setattr(module, "run_experiment", lambda experiment: experiment)
+    found = train("rpc", "fashion-sample", preset="reading", seed=3, settings={"method.lambda_2": 0.1})
+    assert found == resolve("rpc", "fashion-sample", "reading", {"seed": 3, "method.lambda_2": 0.1})
 
 
 @pytest.mark.parametrize(
@@ -327,9 +311,3 @@ def test_what_cannot_be_used_is_refused_before_data_are_read(words, named, sente
     monkeypatch.setattr(resources, "load_data", lambda *_: pytest.fail("data were read"))
     with pytest.raises(InputError, match=sentence):
         train(*words, **named)
-
-
-def test_settings_arrive(monkeypatch) -> None:
-    monkeypatch.setattr(module, "run_experiment", lambda experiment: experiment)
-    found = train("rpc", "fashion-sample", preset="reading", seed=3, settings={"method.lambda_2": 0.1})
-    assert found == resolve("rpc", "fashion-sample", "reading", {"seed": 3, "method.lambda_2": 0.1})

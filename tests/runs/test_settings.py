@@ -15,19 +15,9 @@ from hypothesis import given
 from hypothesis import settings as tried
 from hypothesis import strategies as st
 
+from holotype.config import parse
 from holotype.config import types as kinds
-from holotype.config.parse import (
-    CastError,
-    cast,
-    describe_type,
-    field_docs,
-    first_line,
-    flatten,
-    parse_yaml,
-    plain_tree,
-    value_text,
-    write_yaml,
-)
+from holotype.config.parse import CastError, cast, parse_yaml, value_text, write_yaml
 from holotype.config.schema import BackboneConfig, TrainConfig
 from holotype.config.types import Constraint, Count, Epochs, Factor, Gigabytes, Seed
 from holotype.data.datasets.registry import BENCHMARKS
@@ -35,18 +25,8 @@ from holotype.errors import InputError
 from holotype.methods import METHODS, Method, find_method
 from holotype.methods.rpc import RPC
 from holotype.methods.simgcd import SimGCD
-from holotype.runs.experiment import (
-    CacheViewsText,
-    Experiment,
-    default_experiment,
-    describe_settings,
-    nearest_setting,
-    preset_settings,
-    read_settings,
-    recipe,
-    resolve,
-    setting_values,
-)
+from holotype.runs import experiment as settings
+from holotype.runs.experiment import Experiment, default_experiment, recipe, resolve, setting_values
 
 INF = float("inf")
 EVERY = [(name, preset) for name, method in METHODS.items() for preset in method.presets]
@@ -57,9 +37,6 @@ Even = Annotated[int, Constraint("even", lambda number: number % 2 == 0)]
 class Point:
     x: int = 0
     y: float = 0.5
-
-
-# -- text and values ----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -89,30 +66,19 @@ def test_what_a_setting_takes(value: object, hint: object, wanted: object) -> No
 @pytest.mark.parametrize(
     ("words", "hint", "values"),
     [
-        ("a whole number", int, ["3.0", 3.0, True, "", None, [1]]),
-        ("a whole number", Count, ["nan", "many"]),
-        ("a number", float, [True, "nan", float("nan"), 10**400]),
-        ("a number or null", float | None, ["many"]),
-        ("a whole number or null", int | None, ["None"]),
-        ("true or false", bool, ["yes", 1]),
-        ("text", str, [2024, b"bytes", None]),
-        ("a path", Path, [""]),
-        ("host or disk", Literal["host", "disk"], ["ram"]),
-        ("true", Literal[True], [1]),
-        ("a whole number, auto or null", int | Literal["auto"] | None, [True]),
-        ("at least 1", Count | Literal["auto"] | None, ["0", 0]),
-        ("at least 1", list[Count], [[0, 2]]),
-        ("at most 100,000", Epochs, ["2147483648"]),
-        ("above 0 and at most 100", Factor, [1e9]),
-        ("above 0 GB and finite", Gigabytes | None, ["0", "inf"]),
-        ("at least 0 and below 2**63", Seed, [-1, 2**63]),
-        ("a list [a whole number, ...]", list[int], ["1, 2", "[1"]),
-        ("a list [a whole number, text]", tuple[int, str], [[1, 2, 3]]),
-        ("a group of settings", Point, [{"x": "a"}]),
+        ("a whole number", int, ["3.0", 3.0, True, "", None, [1]]), ("a whole number", Count, ["nan", "many"]),
+        ("a number", float, [True, "nan", float("nan"), 10**400]), ("a number or null", float | None, ["many"]),
+        ("a whole number or null", int | None, ["None"]), ("true or false", bool, ["yes", 1]), ("a path", Path, [""]),
+        ("text", str, [2024, b"bytes", None]), ("host or disk", Literal["host", "disk"], ["ram"]),
+        ("true", Literal[True], [1]), ("a whole number, auto or null", int | Literal["auto"] | None, [True]),
+        ("at least 1", Count | Literal["auto"] | None, ["0", 0]), ("at least 1", list[Count], [[0, 2]]),
+        ("at most 100,000", Epochs, ["2147483648"]), ("above 0 and at most 100", Factor, [1e9]),
+        ("above 0 GB and finite", Gigabytes | None, ["0", "inf"]), ("at least 0 and below 2**63", Seed, [-1, 2**63]),
+        ("a list [a whole number, ...]", list[int], ["1, 2", "[1"]), ("a group of settings", Point, [{"x": "a"}]),
+        ("a list [a whole number, text]", tuple[int, str], [[1, 2, 3]]), ("of type dict", dict[str, int], ["x"]),
         ("a group of settings or null", Point | None, [{"z": 1}]),
-        ("of type dict", dict[str, int], ["x"]),
     ],
-)
+)  # fmt: skip
 def test_what_it_does_not_take(words: str, hint: object, values: list[object]) -> None:
     for value in values:
         with pytest.raises(CastError) as refused:
@@ -122,11 +88,11 @@ def test_what_it_does_not_take(words: str, hint: object, values: list[object]) -
 
 def test_types_and_values_in_words() -> None:
     k = Count | Literal["auto"] | None
-    assert describe_type(k, rules=True) == "a whole number (at least 1), auto or null"
-    assert describe_type(Epochs, rules=True) == "a whole number (at least 1, at most 100,000)"
+    assert parse.describe_type(k, rules=True) == "a whole number (at least 1), auto or null"
+    assert parse.describe_type(Epochs, rules=True) == "a whole number (at least 1, at most 100,000)"
     name = Annotated[str, Constraint("auto or the name of a bird", bool)]
-    assert describe_type(name) == describe_type(name, rules=True) == "auto or the name of a bird"
-    assert describe_type(Any) == "anything"
+    assert parse.describe_type(name) == parse.describe_type(name, rules=True) == "auto or the name of a bird"
+    assert parse.describe_type(Any) == "anything"
     texts = [(None, "null"), (True, "true"), (5e-05, "5e-05"), ("off", "off"), ((1, "a, b"), '[1, "a, b"]')]
     for value, text in texts:
         assert value_text(value) == text
@@ -141,22 +107,13 @@ def test_in_yaml_values_stay_text() -> None:
     assert parse_yaml(write_yaml(content)) == content
 
 
-@pytest.mark.parametrize(
-    ("text", "word"),
-    [
-        ("a: 1\na: 2", "a stands twice"),
-        ("t: {b: 1, b: 2}", "b stands twice"),
-        ("a: [1", "expected"),
-        ("a: !!int many", "many"),
-        ("a: !!python/tuple [1]", "python/tuple"),
-        ("? {a: 1}\n: 2", "unhashable"),
-        ("[" * 1_000, "recursion"),
-    ],
-)
-def test_what_is_not_yaml_is_said_on_one_line(text: str, word: str) -> None:
-    with pytest.raises(ValueError, match=word) as refused:
-        parse_yaml(text)
-    assert "\n" not in str(refused.value)
+def test_what_is_not_yaml_is_said_on_one_line() -> None:
+    wrong = {"a: 1\na: 2": "a stands twice", "t: {b: 1, b: 2}": "b stands twice", "a: [1": "expected"}
+    wrong |= {"a: !!int many": "many", "a: !!python/tuple [1]": "python/tuple", "? {a: 1}\n: 2": "unhashable"}
+    for text, word in (wrong | {"[" * 1_000: "recursion"}).items():
+        with pytest.raises(ValueError, match=word) as refused:
+            parse_yaml(text)
+        assert "\n" not in str(refused.value)
 
 
 @dataclass
@@ -183,27 +140,23 @@ class Further(Base):
 
 
 def test_docstrings_of_fields() -> None:
-    @dataclass
-    class Within:
-        a: str = "%"
-        """100 % of it."""
-
-    assert field_docs(Base) == {"a": "What a is.", "c": "What c is."}
-    assert field_docs(Further) == {"a": "What a is.", "c": "What c is now."}
-    assert field_docs(Within) == {"a": "100 % of it."}
-    assert (first_line(Base), first_line(Further)) == ("Of the base.", "")
+    assert parse.field_docs(Base) == {"a": "What a is.", "c": "What c is."}
+    assert parse.field_docs(Further) == {"a": "What a is.", "c": "What c is now."}
+    assert (parse.first_line(Base), parse.first_line(Further)) == ("Of the base.", "")
     space: dict[str, Any] = {}
     exec("from dataclasses import dataclass\n@dataclass\nclass Typed:\n    a: int = 1\n    'lost'", space)
-    assert field_docs(make_dataclass("Made", [("a", int)])) == field_docs(space["Typed"]) == {}
+    assert parse.field_docs(make_dataclass("Made", [("a", int)])) == parse.field_docs(space["Typed"]) == {}
 
 
-def test_trees() -> None:
-    assert flatten({"a": {"b": {"c": 1}, "d": [2, 3]}, "e": None}) == {"a.b.c": 1, "a.d": [2, 3], "e": None}
-    assert flatten({}) == flatten({"a": {}}) == {}
-    assert plain_tree({"a": (1, 2.5), "b": {"c": ("x",)}}) == {"a": [1, 2.5], "b": {"c": ["x"]}}
+def test_trees_and_the_folder_of_a_run() -> None:
+    assert default_experiment("rpc", "cub", "reading").folder == Path("runs/cub-rpc-reading-s0")
+    own = Experiment("my.module:Mine", "data/birds", seed=3)
+    assert own.folder == Path("runs/birds-my.module.Mine-default-s3")
+    assert dataclasses.replace(own, out="x/y").folder == Path("x/y")
+    assert parse.flatten({"a": {"b": {"c": 1}, "d": [2]}, "e": None}) == {"a.b.c": 1, "a.d": [2], "e": None}
+    assert parse.flatten({}) == parse.flatten({"a": {}}) == {}
+    assert parse.plain_tree({"a": (1, 2.5), "b": {"c": ("x",)}}) == {"a": [1, 2.5], "b": {"c": ["x"]}}
 
-
-# -- whatever is written is read back -----------------------------------------------------------------
 
 STRATEGIES = {
     kinds.Natural: st.integers(0, 10**6),
@@ -224,7 +177,7 @@ STRATEGIES = {
     Count: st.integers(1),
     Seed: st.integers(0, 2**63 - 1),
     Gigabytes: st.floats(0, exclude_min=True, allow_infinity=False),
-    CacheViewsText: st.sampled_from(["auto", "off", "16+8", "2+0"]),
+    settings.CacheViewsText: st.sampled_from(["auto", "off", "16+8", "2+0"]),
     float: st.floats(allow_nan=False),
     bool: st.booleans(),
     str: st.text(st.characters(codec="utf-8", exclude_categories=("Cs", "Cc"))),
@@ -266,10 +219,7 @@ def test_text_and_files_give_back_every_setting(method: str, preset: str, data, 
     assert resolve(method, "cub", preset, text) == found
     file = tmp_path_factory.getbasetemp() / "config.yaml"
     file.write_text(write_yaml(found.as_dict()), encoding="utf-8")
-    assert resolve(method, "cub", preset, read_settings(file)) == found
-
-
-# -- defaults, recipe, preset, overrides ----------------------------------------------------------------
+    assert resolve(method, "cub", preset, settings.read_settings(file)) == found
 
 
 def test_the_later_one_wins() -> None:
@@ -297,8 +247,7 @@ def test_settings_by_name_typed_or_as_text() -> None:
     assert (other.train.epochs, other.method.ova.weight, other.backbone) == (3, 0.005, own)
     assert own.name == "x.safetensors"
 
-
-def test_names_may_stand_among_the_overrides_if_they_say_the_same() -> None:
+    # names may stand among the overrides if they say the same
     found = resolve("rpc", "cub", "reading", {"seed": 3})
     assert resolve("rpc", "cub", "reading", found.as_dict()) == found
     for key in ("method_name", "dataset", "preset"):
@@ -320,7 +269,7 @@ def test_a_key_that_is_not_there_comes_with_the_one_that_was_meant(key: str, mea
     with pytest.raises(InputError) as refused:
         resolve("rpc", "cub", overrides={key: 1})
     assert str(refused.value) == f"The setting {key.replace('-', '_')!r} is unknown; {hint}"
-    assert nearest_setting("lr", ["seed"]) is None
+    assert settings.nearest_setting("lr", ["seed"]) is None
 
 
 @pytest.mark.parametrize(
@@ -330,17 +279,10 @@ def test_a_key_that_is_not_there_comes_with_the_one_that_was_meant(key: str, mea
         *((key, 0, "at least 1") for key in ("train.epochs", "devices", "backbone.image_size", "k")),
         ("train.batch-size", "-1", "at least 1"),
         ("train.epochs", 2**31, "at most 100,000"),
-        ("backbone.image_size", "9" * 30, "at most 4,096"),
         *(("train.lr", value, "above 0 and at most 1e+30") for value in ("0", "-1e-3", "inf")),
-        ("train.momentum", 1.0, "at least 0 and below 1"),
-        *(("train.weight_decay", value, "at least 0 and at most 1e+30") for value in (1e308, -0.1)),
-        ("train.save_seconds", "-1", "at least 0 and at most 1e+30"),
-        ("seed", 2**63, "at least 0 and below 2**63"),
+        ("train.weight_decay", -0.1, "at least 0 and at most 1e+30"),
         ("k", "all", "a whole number, auto or null"),
-        ("memory.disk_gb", "nan", "a number or null"),
-        ("memory.disk_gb", 0, "above 0 GB and finite"),
         ("store", "ram", "auto, device, host or disk"),
-        ("progress", 3, "true or false"),
         *(("device", v, "auto, cpu, mps, cuda, or cuda:1 for the second GPU") for v in ("tpu", "cpu:1")),
         *(("cache_views", v, "auto, off, or weak") for v in ("16", "0+2", "1+8", "abc", "16+8+1", "")),
     ],
@@ -352,24 +294,18 @@ def test_a_value_that_a_setting_cannot_have(key: str, value: object, rule: str) 
     assert str(refused.value).endswith(f"not {value!r}.")
 
 
-@pytest.mark.parametrize(("key", "value"), [("train", 3), ("method.ova", "null")])
-def test_a_group_is_no_value(key: str, value: object) -> None:
-    with pytest.raises(InputError, match=f"{key} is a group of settings, not a value: {value!r}"):
-        resolve("rpc", "cub", overrides={key: value})
-
-
-def test_a_warm_up_that_does_nothing_is_refused() -> None:
+def test_a_group_is_no_value_and_a_warm_up_that_does_nothing_is_refused() -> None:
+    for key, value in (("train", 3), ("method.ova", "null")):
+        with pytest.raises(InputError, match=f"{key} is a group of settings, not a value: {value!r}"):
+            resolve("rpc", "cub", overrides={key: value})
     with pytest.raises(InputError, match=r"train\.warmup has no effect on uno"):
         resolve("uno", "cub", overrides={"train.warmup": 0.3})
     assert resolve("simgcd", "cub", overrides={"train.warmup": 0.3}).train.warmup == 0.3
 
 
-# -- methods of one's own -----------------------------------------------------------------------------
-
-
 @dataclasses.dataclass(frozen=True)
 class Widths:
-    """Settings of a method that somebody wrote."""
+    """Of somebody's method."""
 
     widths: tuple[int, ...] = (8, 4)
     """Width of each layer, 100 % of which learn."""
@@ -391,13 +327,12 @@ def test_frozen_settings_lists_and_rules_of_ones_own(monkeypatch) -> None:
         resolve("wide", "x", overrides={"method.names": "[a, b, c]"})
     with pytest.raises(InputError, match=r"'method\.made' is unknown"):
         resolve("wide", "x", overrides={"method.made": 1})
-    (row,) = (row for row in describe_settings(found) if row.key == "method.widths")
-    assert row[1:] == (
-        "a list [a whole number, ...]",
-        "[3, 2, 1]",
-        "Width of each layer, 100 % of which learn.",
-        "Settings of a method that somebody wrote",
-    )
+    rows = {row.key: row for row in settings.describe_settings(found)}
+    assert rows["k"][1:3] == ("a whole number (at least 1), auto or null", "null")
+    assert rows["train.lr"].group == "Settings of training"
+    row = rows["method.widths"]
+    assert row[1:3] == ("a list [a whole number, ...]", "[3, 2, 1]")
+    assert (row.help, row.group) == ("Width of each layer, 100 % of which learn.", "Of somebody's method")
 
 
 def test_a_method_without_settings_and_one_whose_types_are_unknown(monkeypatch) -> None:
@@ -405,7 +340,7 @@ def test_a_method_without_settings_and_one_whose_types_are_unknown(monkeypatch) 
     monkeypatch.setitem(METHODS, "plain", plain)
     found = resolve("plain", "cub", overrides={"seed": 3, "method": {}})
     assert (found.seed, found.method) == (3, plain.Config())
-    assert {row.key for row in describe_settings(found)} == {key for key, _, _ in setting_values(found)}
+    assert {row.key for row in settings.describe_settings(found)} == {one[0] for one in setting_values(found)}
     with pytest.raises(InputError, match=r"'method\.lam' is unknown"):
         resolve("plain", "cub", overrides={"method.lam": 1})
     monkeypatch.setattr(plain, "Config", make_dataclass("D", [("a", "Nowhere", 1)]))
@@ -420,14 +355,10 @@ class Mine(METHODS["debgcd"]):
     recipes: ClassVar = {"*": {"train.lr": 0.02, "method.adl": 3.0}, "cub": {"method.adl": 5.0}}
 
 
-class Heir(METHODS["debgcd"]):
-    """The same without recipes of its own."""
-
-
 @pytest.fixture
 def own_methods(monkeypatch) -> None:
     monkeypatch.setitem(METHODS, "mine", Mine)
-    monkeypatch.setitem(METHODS, "heir", Heir)
+    monkeypatch.setitem(METHODS, "heir", type("Heir", (METHODS["debgcd"],), {}))  # without recipes of its own
 
 
 def test_a_method_brings_recipes_and_presets_and_inherits_none(own_methods) -> None:
@@ -442,26 +373,15 @@ def test_a_method_brings_recipes_and_presets_and_inherits_none(own_methods) -> N
     assert resolve("mine", "cub").train.epochs == 200
 
 
-@pytest.mark.parametrize(
-    ("place", "key", "full", "close"),
-    [
-        ("preset brief of mine", "lamb", "method.lamb", "method.lam"),
-        ("preset brief of mine", "train.epoch", "train.epoch", "train.epochs"),
-        ("recipe of mine for cub", "method.adk", "method.adk", "method.adl"),
-        ("recipe of mine for cub", "train.epoch", "train.epoch", "train.epochs"),
-    ],
-)
-def test_a_key_that_does_not_exist_is_refused_with_its_place(
-    own_methods, monkeypatch, place, key, full, close
-):
-    recipes = {"*": {key: 1}} if "recipe" in place else {}
-    monkeypatch.setattr(Mine, "recipes", recipes)
-    monkeypatch.setattr(Mine, "presets", {"default": {}, "brief": {} if recipes else {key: 1}})
-    with pytest.raises(InputError, match=f"The setting '{full}' in the {place} is unknown; .*{close}"):
-        resolve("mine", "cub", "brief")
+def test_a_key_that_does_not_exist_is_refused_with_its_place(own_methods, monkeypatch) -> None:
+    for place, key, full in (("preset brief of mine", "lamb", "method.lamb"),
+                             ("recipe of mine for cub", "method.adk", "method.adk")):  # fmt: skip
+        recipes = {"*": {key: 1}} if "recipe" in place else {}
+        monkeypatch.setattr(Mine, "recipes", recipes)
+        monkeypatch.setattr(Mine, "presets", {"default": {}, "brief": {} if recipes else {key: 1}})
+        with pytest.raises(InputError, match=f"The setting '{full}' in the {place} is unknown; did you mean"):
+            resolve("mine", "cub", "brief")
 
-
-# -- the published values -----------------------------------------------------------------------------
 
 EPS = {"cifar10": 1, "cifar100": 4, "imagenet100": 1, "cub": 2, "scars": 1, "aircraft": 1, "herbarium19": 1}
 """SimGCD's weight of the mean-entropy term."""
@@ -495,9 +415,8 @@ def test_simgcd_debgcd_and_rpc_are_set_as_in_their_scripts() -> None:
 def test_the_peers_are_set_as_their_scripts_are_known() -> None:
     for dataset in BENCHMARKS:
         fine = dataset in ("cub", "scars", "scars-8137", "aircraft", "herbarium19")
-        rs, uno, gcd, protogcd = (
-            default_experiment(name, dataset) for name in ("rs", "uno", "gcd", "protogcd")
-        )
+        peers = ("rs", "uno", "gcd", "protogcd")
+        rs, uno, gcd, protogcd = (default_experiment(name, dataset) for name in peers)
         rate = 0.01 if dataset == "fashion-sample" else 0.001 if fine else 0.1
         assert (rs.train.lr, rs.train.weight_decay) == (rate, 1e-4)
         assert (uno.train.lr, uno.train.weight_decay, uno.train.batch_size) == (0.1, 1e-4, 128)
@@ -516,7 +435,7 @@ def test_the_peers_are_set_as_their_scripts_are_known() -> None:
 def test_every_value_is_a_setting_that_exists_and_arrives(method: str, preset: str) -> None:
     for dataset in BENCHMARKS:
         found = {key: value for key, value, _ in setting_values(default_experiment(method, dataset, preset))}
-        own = preset_settings(METHODS[method], preset)
+        own = settings.preset_settings(METHODS[method], preset)
         for key, wanted in (recipe(method, dataset) | own).items():
             assert found[key] == wanted, key
             assert type(found[key]) in (type(wanted), type(None)), key
@@ -536,9 +455,6 @@ def test_elsewhere_the_defaults_hold(method: str) -> None:
         assert default_experiment(method, dataset) == plain
 
 
-# -- files and help -----------------------------------------------------------------------------------
-
-
 def written(folder: Path, text: str) -> Path:
     (folder / "config.yaml").write_text(text, encoding="utf-8")
     return folder / "config.yaml"
@@ -546,52 +462,38 @@ def written(folder: Path, text: str) -> Path:
 
 def test_a_file_is_read_as_people_mean_it(tmp_path) -> None:
     text = "method_name: rpc\ncache-views: off\nout: 2024\ntrain: {lr: 1e-4, epochs: 1_000}\nk:\n"
-    found = {
-        "method_name": "rpc",
-        "cache_views": "off",
-        "out": "2024",
-        "train.lr": 1e-4,
-        "train.epochs": 1000,
-    }
-    found |= {"k": None, "method.ova.weight": 2.0}
-    assert read_settings(written(tmp_path, text + "method: {ova: {weight: 2}}\n")) == found
+    found = {"method_name": "rpc", "cache_views": "off", "out": "2024", "train.lr": 1e-4}
+    found |= {"train.epochs": 1000, "k": None, "method.ova.weight": 2.0}
+    assert settings.read_settings(written(tmp_path, text + "method: {ova: {weight: 2}}\n")) == found
     file = written(tmp_path, "method: {n_init: 3}")  # whose method is not named
-    assert read_settings(file) == {"method.n_init": "3"}
-    assert read_settings(file, "kmeans") == {"method.n_init": 3}
-    assert resolve("kmeans", "cub", overrides=read_settings(file)).method.n_init == 3
+    assert settings.read_settings(file) == {"method.n_init": "3"}
+    assert settings.read_settings(file, "kmeans") == {"method.n_init": 3}
+    assert resolve("kmeans", "cub", overrides=settings.read_settings(file)).method.n_init == 3
     with pytest.raises(InputError, match=r"'method\.n_init' in .*config\.yaml is unknown"):
-        read_settings(file, "simgcd")
+        settings.read_settings(file, "simgcd")
     with pytest.raises(InputError, match="is a group of settings"):
-        resolve("kmeans", "cub", overrides=read_settings(written(tmp_path, "method: 3")))
+        resolve("kmeans", "cub", overrides=settings.read_settings(written(tmp_path, "method: 3")))
 
 
-@pytest.mark.parametrize(
-    ("text", "sentence"),
-    [
-        ("train: {epoch: 3}", "The setting 'train.epoch' in {} is unknown; did you mean train.epochs?"),
-        ("train: 3", "train in {} is a group of settings, not a value: '3'."),
-        ("train:", "train in {} is a group of settings, not a value: None."),
-        ("train: {epochs: many}", "train.epochs in {} must be a whole number, not 'many'."),
-        ("seed: [1, 2]", "seed in {} must be a whole number, not ['1', '2']."),
-        ("method_name:", "method_name in {} must be text, not None."),
-        ("- 1", "{} must hold settings as `name: value`; see holotype train --print_config."),
-        ("", "{} must hold settings as `name: value`; see holotype train --print_config."),
-    ],
-)
-def test_what_is_wrong_with_a_file_names_the_file(tmp_path, text: str, sentence: str) -> None:
-    file = written(tmp_path, text)
-    with pytest.raises(InputError) as refused:
-        read_settings(file)
-    assert str(refused.value) == sentence.format(file)
-
-
-def test_files_that_cannot_be_read(tmp_path) -> None:
+def test_what_is_wrong_with_a_file_names_the_file(tmp_path) -> None:
+    wrong = {
+        "train: {epoch: 3}": "The setting 'train.epoch' in {} is unknown; did you mean train.epochs",
+        "train: 3": "train in {} is a group of settings, not a value: '3'",
+        "train: {epochs: many}": "train.epochs in {} must be a whole number, not 'many'",
+        "seed: [1, 2]": r"seed in {} must be a whole number, not \['1', '2'\]",
+        "method_name:": "method_name in {} must be text, not None",
+        "- 1": "{} must hold settings as `name: value`",
+        "a: {b": "{} is not valid YAML",
+    }
+    for text, sentence in wrong.items():
+        file = written(tmp_path, text)
+        with pytest.raises(InputError, match=sentence.replace("{}", str(file))):
+            settings.read_settings(file)
     (tmp_path / "binary.yaml").write_bytes(b"\xff\xfe\xff")
-    for file in (written(tmp_path, "a: {b"), tmp_path / "binary.yaml"):
-        with pytest.raises(InputError, match="is not valid YAML"):
-            read_settings(file)
+    with pytest.raises(InputError, match="is not valid YAML"):
+        settings.read_settings(tmp_path / "binary.yaml")
     with pytest.raises(InputError, match=r"cnfig\.yaml cannot be read: No such file .*did you mean .*config"):
-        read_settings(tmp_path / "cnfig.yaml")
+        settings.read_settings(tmp_path / "cnfig.yaml")
 
 
 HARMLESS = {
@@ -610,36 +512,15 @@ HARMLESS = {
 def test_every_setting_has_help_and_every_number_a_range(method: str, preset: str) -> None:
     """0, -1 and inf are refused where they are none; a slip of the finger neither trains for years nor fills memory."""
     experiment = default_experiment(method, "images", preset)
-    rows, hints = describe_settings(experiment), {key: hint for key, _, hint in setting_values(experiment)}
+    rows, checked_elsewhere = settings.describe_settings(experiment), ("backbone.mean", "backbone.std")
+    hints = {key: hint for key, _, hint in setting_values(experiment)}
     assert {row.key for row in rows} == set(hints)
     for row in rows:
         assert row.help.endswith((".", "(docs/how-many.md).")), row
         assert len(row.help) > 10, row
         assert "of type" not in row.type, row
         assert row.group, row
-        assert "(" in row.type or "number" not in row.type or row.key in ("backbone.mean", "backbone.std"), (
-            row
-        )
+        assert "(" in row.type or "number" not in row.type or row.key in checked_elsewhere, row
         if row.key not in HARMLESS and ("Annotated[int" in str(hints[row.key]) or hints[row.key] is int):
             with pytest.raises(InputError, match=f"{row.key} must be at most"):
                 resolve(method, "images", overrides={row.key: 2**31})
-
-
-def test_help_tells_type_default_and_group() -> None:
-    rows = {row.key: row for row in describe_settings(resolve("rpc", "cub"))}
-    assert rows["k"][1:3] == ("a whole number (at least 1), auto or null", "null")
-    assert rows["method.debias.threshold"][1:3] == ("a number (from 0 to 1) or null", "null")
-    assert rows["method.debias.threshold"].help.startswith("Smallest classifier probability")
-    assert [rows[key].group for key in ("seed", "train.lr", "method.lam", "method.new.tau")] == [
-        "Everything that decides a run",
-        "Settings of training",
-        "Settings of RPC",
-        "The relational consistency loss",
-    ]
-
-
-def test_the_folder_is_named_after_the_run() -> None:
-    assert default_experiment("rpc", "cub", "reading").folder == Path("runs/cub-rpc-reading-s0")
-    own = Experiment("my.module:Mine", "data/birds", seed=3)
-    assert own.folder == Path("runs/birds-my.module.Mine-default-s3")
-    assert dataclasses.replace(own, out="x/y").folder == Path("x/y")

@@ -19,15 +19,8 @@ NOBODY = 2**22 + 1
 """No process has this number."""
 THEN = "2024-05-06T07:08:09+00:00"
 HERE = {"pid": NOBODY, "host": socket.gethostname(), "command": "holotype train"}
-PROGRESS = {
-    "phase": "training",
-    "stage": "train",
-    "epoch": 2,
-    "epochs": 9,
-    "step": 3000,
-    "steps": 9000,
-    "loss": 1.25,
-}
+PROGRESS = {"phase": "training", "stage": "train", "epoch": 2, "epochs": 9}
+PROGRESS |= {"step": 3000, "steps": 9000, "loss": 1.25}
 
 
 def begin(folder: Path) -> Path:
@@ -43,9 +36,8 @@ def finish(folder: Path, **scores: float | None) -> Path:
 
 def leave_beat(folder: Path, **facts: object) -> None:
     """What a process left that was killed."""
-    HEARTBEAT_SCHEMA.write(
-        folder / "heartbeat.json", {**HERE, "born": "1", "started": THEN, "time": THEN, **facts}
-    )
+    times = {"born": "1", "started": THEN, "time": THEN}
+    HEARTBEAT_SCHEMA.write(folder / "heartbeat.json", {**HERE, **times, **facts})
 
 
 def state(folder: Path) -> tuple[str, str]:
@@ -84,9 +76,7 @@ def test_one_that_is_begun_again_runs_before_its_first_word(tmp_path, ended) -> 
     with lock_folder(run), running_heartbeat(run):
         assert state(run) == ("running", "starting")
         assert status_of(run).pid == os.getpid()
-        update_heartbeat(
-            run, ended="failed", words="No space left."
-        )  # one of several, while the others go on
+        update_heartbeat(run, ended="failed", words="No space left.")  # while others go on
         assert (status_of(run).state, status_of(run).words) == ("failed", "No space left.")
 
 
@@ -114,15 +104,11 @@ def test_a_finished_run_has_its_scores_whatever_else_was_left(tmp_path) -> None:
     assert "scores.json cannot be read" in status_of(run).words
 
 
-def test_files_that_go_while_somebody_looks_are_not_there(tmp_path, monkeypatch) -> None:
-    """A run that ends removes its heartbeat."""
+def test_a_discovery_goes_through_rounds(tmp_path, monkeypatch) -> None:
     run, there = begin(tmp_path), Path.is_file
-    monkeypatch.setattr(Path, "is_file", lambda path: path.name == "heartbeat.json" or there(path))
-    assert (status_of(run).state, status_of(run).last_save) == ("begun", "")
-
-
-def test_a_discovery_goes_through_rounds(tmp_path) -> None:
-    run = begin(tmp_path)
+    with monkeypatch.context() as patch:  # a run that ends removes its heartbeat while somebody looks
+        patch.setattr(Path, "is_file", lambda path: path.name == "heartbeat.json" or there(path))
+        assert (status_of(run).state, status_of(run).last_save) == ("begun", "")
     finish(begin(run / "rounds" / "1"))
     finish(run)
     found = status_of(run)

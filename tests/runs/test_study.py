@@ -15,20 +15,7 @@ from holotype.methods.rpc import RPC
 from holotype.runs import study as module
 from holotype.runs.experiment import Experiment
 from holotype.runs.record import Record
-from holotype.runs.study import (
-    NO_SETTINGS,
-    SettingChange,
-    Study,
-    StudyRow,
-    SweepRequest,
-    build_study,
-    changes_by_row,
-    flags_study,
-    read_study,
-    resolve_row,
-    select_records,
-    select_rows_by_name,
-)
+from holotype.runs.study import SettingChange, Study, StudyRow, SweepRequest, read_study
 from tests.made_study import asked_for, made_identity, made_record
 
 TOP = Path(__file__).resolve().parents[2]
@@ -78,18 +65,13 @@ def study(**content: Any) -> Study:
     rows = {"plain": {"method": "simgcd"}, "rpc": {"method": "rpc"}}
     rows["gone"] = {"method": "rpc", "record": "f" * 16}
     told = {"question": "Q?", "datasets": ["cub"], "seeds": [0, 1], "cache_views": "16+8", "rows": rows}
-    return build_study(told | content, "parts.yaml")
-
-
-# -- what is read and refused -----------------------------------------------------------------------------
+    return module.build_study(told | content, "parts.yaml")
 
 
 def test_a_study_is_read_as_it_is_written(tmp_path) -> None:
     file = write(tmp_path, PARTS)
-    common, fewer = (
-        {"train.epochs": "100", "train.lr": "1e-3"},
-        {"method.lambda_2": "0", "train.epochs": "50"},
-    )
+    common = {"train.epochs": "100", "train.lr": "1e-3"}
+    fewer = {"method.lambda_2": "0", "train.epochs": "50"}
     rows = [
         StudyRow("simgcd", "simgcd", ("cub",), (0, 1), settings=common),
         StudyRow("no-new", "rpc", ("cub",), (0, 1), asks="L_new removed", settings=common | fewer),
@@ -107,7 +89,8 @@ def test_a_study_is_read_as_it_is_written(tmp_path) -> None:
     before = repr(content)
     assert read_study(content).rows.keys() == found.rows.keys()  # in memory
     assert (read_study(content).name, repr(content)) == ("study", before)
-    assert [row.name for row in select_rows_by_name(found, ["reading", "simgcd"])] == ["simgcd", "reading"]
+    picked = module.select_rows_by_name(found, ["reading", "simgcd"])
+    assert [row.name for row in picked] == ["simgcd", "reading"]
 
 
 def test_the_study_in_the_documents_can_be_run(tmp_path) -> None:
@@ -120,24 +103,16 @@ def test_the_study_in_the_documents_can_be_run(tmp_path) -> None:
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("", "lacks the key question"),
-        ("- a", "lacks the key question"),
-        ("a: [", "not valid YAML"),
-        (SMALL, "lacks the key rows"),
-        (SMALL + "rows: {}", "no rows"),
-        (SMALL + "rows: [a]", "rows = "),
+        ("", "lacks the key question"), ("- a", "lacks the key question"), ("a: [", "not valid YAML"),
+        (SMALL, "lacks the key rows"), (SMALL + "rows: {}", "no rows"), (SMALL + "rows: [a]", "rows = "),
         (SMALL + "row: {}\n" + ROW, "unknown key 'row'; did you mean rows?"),
         (SMALL + "zzzz: 3\n" + ROW, "unknown key 'zzzz'; it may have question, commit"),
-        (SMALL + ROW + "reference: b", "reference 'b'; its rows are a."),
-        (SMALL + ROW + "cache_views: [16]", "cache_views = "),
+        (SMALL + ROW + "reference: b", "'b'; its rows are a."), (SMALL + ROW + "cache_views: [16]", "cache_views = "),
         ("question: ''\ndatasets: [cub]\nseeds: [0]\n" + ROW, "question = ''"),
         ("question: Q?\nseeds: [0]\n" + ROW, "lacks the key datasets"),
         ("question: Q?\ndatasets: [cub]\n" + ROW, "lacks the key seeds"),
-        ("question: Q?\ndatasets: cub\nseeds: [0]\n" + ROW, "datasets = 'cub'"),
-        ("question: Q?\ndatasets: ['']\nseeds: [0]\n" + ROW, "datasets = ['']"),
-        ("question: Q?\ndatasets: [cub]\nseeds: []\n" + ROW, "seeds = []"),
-        ("question: Q?\ndatasets: [cub]\nseeds: [true]\n" + ROW, "seeds = ['true']"),
-        ("question: Q?\ndatasets: [cub]\nseeds: [1, 1]\n" + ROW, "a list of different values"),
+        *((f"question: Q?\ndatasets: {one}\nseeds: [0]\n{ROW}", "datasets = ") for one in ("cub", "['']")),
+        *((f"question: Q?\ndatasets: [cub]\nseeds: {one}\n{ROW}", "seeds = ") for one in ("[]", "[true]", "[1, 1]")),
         (SMALL + "rows: {a: {method: rpc}, a: {method: simgcd}}", "a stands twice"),
         (SMALL + "rows: {a: }", "row 'a' of"),
         (SMALL + "rows: {a: {method: [3]}}", "method = ['3']"),
@@ -149,10 +124,10 @@ def test_the_study_in_the_documents_can_be_run(tmp_path) -> None:
         (SMALL + "settings: 3\n" + ROW, "settings = '3'"),
         *(
             (SMALL + f"settings: {{{key}: x}}\n" + ROW, f"{key} under settings")
-            for key in sorted(NO_SETTINGS)
+            for key in sorted(module.NO_SETTINGS)
         ),
     ],
-)
+)  # fmt: skip
 def test_a_file_that_is_no_study(tmp_path, text: str, words: str) -> None:
     with pytest.raises(InputError, match=re.escape(words)) as refused:
         read_study(write(tmp_path, text))
@@ -169,13 +144,10 @@ def test_what_was_mistyped_is_told_with_the_nearest(tmp_path) -> None:
             experiments(file, *words)
 
 
-# -- what is run ------------------------------------------------------------------------------------------
-
-
 def test_methods_times_data_sets_times_seeds() -> None:
     changes = [SettingChange("train.epochs", 50), SettingChange("method.alpha", 0.1, "rpc")]
     changes += [SettingChange("method.alpha", 0.2, "rpc@reading")]
-    flags = flags_study(["rpc", "rpc@reading", "simgcd"], ["cub", "scars"], [0, 4])
+    flags = module.flags_study(["rpc", "rpc@reading", "simgcd"], ["cub", "scars"], [0, 4])
     made = module.experiments(flags, SweepRequest(changes=changes, root="data", progress=False))
     assert len(made) == len({(e.method_name, e.preset, e.dataset, e.seed) for e in made}) == 12
     assert all(e.train.epochs == 50 and e.root == "data" and not e.progress for e in made)
@@ -205,10 +177,9 @@ def test_what_is_asked_for_wins_over_the_study() -> None:
 def test_a_row_of_another_version_is_passed_over_and_refused_where_it_is_asked_for() -> None:
     assert {made.label for made in module.experiments(study(), SweepRequest())} == {"plain", "rpc"}
     for commit, said in ((None, r"cannot be run by this version\."), ("abc", "check out commit abc")):
+        named = study(commit=commit) if commit else study()
         with pytest.raises(InputError, match=rf"Row gone of parts\.yaml .*{said}"):
-            module.experiments(
-                study(**({"commit": commit} if commit else {})), SweepRequest(rows=["gone", "rpc"])
-            )
+            module.experiments(named, SweepRequest(rows=["gone", "rpc"]))
     rows = {"old": {"method": "rpc", "settings": {"method.temperature": 3}}}
     with pytest.raises(InputError, match=r"Row old of parts\.yaml: .*method\.temperature.*commit abc"):
         module.experiments(study(rows=rows, commit="abc"), SweepRequest())
@@ -217,36 +188,25 @@ def test_a_row_of_another_version_is_passed_over_and_refused_where_it_is_asked_f
 def test_changes_reach_a_row_a_method_or_all() -> None:
     rows = list(study().rows.values())
     words = [("a", 1), ("b", 2, "rpc"), ("c", 3, "simgcd"), ("a", 4, "plain")]
-    found = changes_by_row([SettingChange(*one) for one in words], rows, study())
+    found = module.changes_by_row([SettingChange(*one) for one in words], rows, study())
     assert found == {"plain": {"a": 4, "c": 3}, "rpc": {"a": 1, "b": 2}, "gone": {"a": 1}}
     for wrong, told in (
         (SettingChange("seed", 1), "bench --help"),
         (SettingChange("a", 1, "x"), "x:a=1 names 'x'"),
     ):
         with pytest.raises(InputError, match=told):
-            changes_by_row([wrong], rows, study())
+            module.changes_by_row([wrong], rows, study())
 
 
-# -- whose a record is ------------------------------------------------------------------------------------
-
-
-def recorded(
-    row: str,
-    seed: int = 0,
-    changes: dict[str, Any] | None = None,
-    dataset: str = "cub",
-    of: Study | None = None,
-) -> Record:
+def recorded(row: str, seed: int = 0, changes: Any = None, dataset: str = "cub", of: Any = None) -> Record:
     of = of or study()
-    identity = made_identity(resolve_row(of, of.rows[row], dataset), changes)
+    identity = made_identity(module.resolve_row(of, of.rows[row], dataset), changes)
     return made_record(dataclasses.replace(identity, seed=seed), 60, 50)
 
 
-def selected(
-    row: str, records: list[Record], of: Study | None = None, dataset: str = "cub", **more
-) -> list[Record]:
+def selected(row: str, records: list[Record], of: Study | None = None, dataset: str = "cub", **more: Any):
     of = of or study()
-    return select_records(of, of.rows[row], dataset, records, **more)
+    return module.select_records(of, of.rows[row], dataset, records, **more)
 
 
 def test_a_row_selects_its_records_by_what_it_resolves_to(tmp_path) -> None:
@@ -269,26 +229,25 @@ def test_a_row_selects_its_records_by_what_it_resolves_to(tmp_path) -> None:
     assert selected("rpc", [other], ask=asked, changes={"train.lr": "0.5"}) == [other]
 
 
-@pytest.mark.parametrize("part", ["revision", "engine"])
-def test_records_of_another_algorithm_are_not_selected(part: str, monkeypatch) -> None:
-    old = recorded("rpc")
-    assert selected("rpc", [old]) == [old]
-    if part == "revision":
-        monkeypatch.setattr(RPC, "revision", RPC.revision + 1)
-    else:
-        monkeypatch.setattr("holotype.runs.identity.ENGINE", 99)
-    assert selected("rpc", [old, recorded("rpc")]) == [recorded("rpc")]
-
-
-def test_a_row_that_names_its_records_selects_them_and_no_others() -> None:
+def test_records_of_another_algorithm_are_not_selected_unless_a_row_names_them(monkeypatch) -> None:
+    for name, value in (
+        (f"{RPC.__module__}.RPC.revision", RPC.revision + 1),
+        ("holotype.runs.identity.ENGINE", 99),
+    ):
+        old = recorded("rpc")
+        assert selected("rpc", [old]) == [old]
+        monkeypatch.setattr(name, value)
+        assert selected("rpc", [old, recorded("rpc")]) == [recorded("rpc")]
     old = recorded("rpc", changes={"method.settings.gone": 3, "method.revision": 1})
     rows = {"gone": {"method": "rpc", "record": old.identity.hash, "settings": {"method.gone": 3}}}
     assert selected("gone", [old, recorded("rpc")], study(rows=rows)) == [old]
     assert selected("gone", [old], study(rows=rows), "scars") == []
 
 
-@pytest.mark.parametrize("part", ["data.table", "backbone.digest", "train.precision"])
-def test_records_of_two_kinds_are_refused(part: str) -> None:
+def test_records_of_two_kinds_are_refused() -> None:
     """Other images or weights under the same names: no table may mix them, nor choose."""
-    with pytest.raises(InputError, match=f"row rpc of parts has records of two kinds, .* differ in {part}; "):
-        selected("rpc", [recorded("rpc", 0), recorded("rpc", 1, {part: "9"})])
+    for part in ("data.table", "backbone.digest", "train.precision"):
+        with pytest.raises(
+            InputError, match=f"row rpc of parts has records of two kinds, .* differ in {part}; "
+        ):
+            selected("rpc", [recorded("rpc", 0), recorded("rpc", 1, {part: "9"})])

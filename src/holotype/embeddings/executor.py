@@ -186,19 +186,19 @@ def _start(ray: Any, job: Any, actors: int | None, gpus: bool) -> tuple[Callable
 def _run(ray: Any, make: Any, idle: list[Any], numbers: Iterable[int], done: OnDone) -> OnFailed:
     """Hand out slices until all are done. Where a worker falls, a new one gets slices once it has answered."""
     failed: OnFailed = {}
-    waiting, again, falls = iter(numbers), deque[int](), Counter[int]()
+    waiting, falls = deque(numbers), Counter[int]()
     in_a_row, under_way = 0, dict[Any, tuple[Any, int | None]]()
     while in_a_row < MAX_CONSECUTIVE_FAILURES:
-        while idle and (number := again.popleft() if again else next(waiting, None)) is not None:
-            worker = idle.pop()
-            under_way[worker.do.remote(number)] = (worker, number)
+        while idle and waiting:
+            task = idle.pop(), waiting.popleft()
+            under_way[task[0].do.remote(task[1])] = task
         working = any(number is not None for _, number in under_way.values())
-        if not working and not again:
+        if not working and not waiting:
             break
         timeout = None if working else SECONDS_TO_RETURN
         found = ray.wait(list(under_way), timeout=timeout)[0] if under_way else []
         if not found:
-            failed |= dict.fromkeys(again, "no worker of the cluster is left")
+            failed |= dict.fromkeys(waiting, "no worker of the cluster is left")
             break
         worker, number = under_way.pop(found[0])
         answer = None
@@ -212,7 +212,7 @@ def _run(ray: Any, make: Any, idle: list[Any], numbers: Iterable[int], done: OnD
             under_way[worker.ready.remote()] = (worker, None)
             falls[number] += 1
             if falls[number] < MAX_RESTARTS:
-                again.append(number)
+                waiting.append(number)
                 continue
             reason = f"{MAX_RESTARTS} workers fell over it ({error_reason(error)})"
         if number is not None and reason:
