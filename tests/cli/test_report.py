@@ -10,8 +10,8 @@ import pandas as pd
 import pytest
 
 from holotype.cli.report import command
-from holotype.discovery.constraints import write_path_map
 from holotype.discovery.rounds import replay_edits
+from holotype.discovery.training_plan import RoundConfig
 from holotype.errors import InputError
 from holotype.results.discovery import Discovery, write_features
 from holotype.results.edits import Edit, edits_csv
@@ -95,8 +95,7 @@ def first_round(tmp_path) -> tuple[Path, Discovery]:
     first.facts = dataclasses.replace(first.facts, round=1)
     for folder in (run / "rounds" / "1", run):
         first.save(folder)
-    write_path_map(run / "rounds" / "1" / "labels.json", {})
-    write_path_map(run / "rounds" / "1" / "rejected.json", [])
+    RoundConfig({}, {}).save(run / "rounds" / "1")
     (run / "rounds" / "1" / "scores.json").write_text("{}")
     return run, first
 
@@ -128,8 +127,7 @@ def test_labels_are_said_to_count_in_the_next_round_where_they_do(tmp_path, caps
     assert command([str(run), "--edits", file]) == 0
     assert "1 label and 1 rejected image count in the next round" in capsys.readouterr().out
     given = replay_edits(run).given
-    write_path_map(run / "rounds" / "1" / "labels.json", given.labels)
-    write_path_map(run / "rounds" / "1" / "rejected.json", sorted(given.rejected))
+    RoundConfig({}, {}, labels=given.labels, rejected=sorted(given.rejected)).save(run / "rounds" / "1")
     assert command([str(run), "--edits", file]) == 0
     said = capsys.readouterr().out
     assert "3 edits, applied already;" in said

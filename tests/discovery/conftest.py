@@ -46,4 +46,4 @@ def round(squares_folder, tiny_backbone_file, tmp_path) -> Round:
     config = DiscoverConfig(steps=100, backbone=str(tiny_backbone_file), device="cpu")
     chosen = choose_backbone(config.network, "cpu")
     table = load_table(squares_folder / "squares.csv")
-    return Round(plan_round(tmp_path, table, config), chosen, table)
+    return Round.of(plan_round(tmp_path, table, config), chosen)

@@ -39,7 +39,7 @@ def made_discovery(
 def with_edits(round: Round, given: Constraints, before: Discovery | None = None) -> Round:
     """A round to which edits say something. before: the round before, as corrected."""
     history = EditHistory(given=given, applied=AppliedEdits(before) if before else None)
-    return replace(round, plan=replace(round.plan, history=history))
+    return replace(round, history=history)
 
 
 def edits_file(run: Path, *rows: tuple[str, str, str, str]) -> Path:

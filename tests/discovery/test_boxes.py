@@ -117,7 +117,7 @@ def test_boxes_that_were_forgotten_the_second_time_are_asked_for(run, photos, sm
 
 
 def test_labels_for_the_next_run(run: Path, photos: Path, tmp_path: Path) -> None:
-    write_labels(run, tmp_path / "labels.csv", every=True)
+    write_labels(run, tmp_path / "labels.csv", all=True)
     written = pd.read_csv(tmp_path / "labels.csv")
     assert list(written.columns) == ["path", "label", "box"]
     again = load_table(photos, tmp_path / "labels.csv")

@@ -32,8 +32,7 @@ from tests.discovery.made_round import with_edits
 
 
 def change(round: Round, **settings: object) -> Round:
-    config = dataclasses.replace(round.config, **settings)
-    return dataclasses.replace(round, plan=dataclasses.replace(round.plan, config=config))
+    return dataclasses.replace(round, config=dataclasses.replace(round.config, **settings))
 
 
 def test_an_estimate_is_kept_and_made_anew_for_other_labels(round: Round, monkeypatch) -> None:
@@ -61,10 +60,7 @@ def test_a_given_k_counts_at_least_the_known_classes(round: Round, caplog) -> No
 def test_rejected_images_are_neither_counted_nor_trained_on(round: Round, monkeypatch) -> None:
     features = torch.randn(64, 8, generator=torch.Generator().manual_seed(0)).numpy()
     count_categories(round, features)
-    out = frozenset(
-        Path(str(path)).relative_to(round.table.root).as_posix() for path in round.table.path[:10]
-    )
-    less = with_edits(round, Constraints(rejected=out))
+    less = with_edits(round, Constraints(rejected=frozenset(round.images.keys[:10])))
     assert less.out.tolist() == [True] * 10 + [False] * 54
     assert list(np.flatnonzero(less.active.usable)) == [*range(10, 64)]
     seen = []
@@ -95,7 +91,7 @@ def test_corrections_decide_instead_of_the_count(round: Round, monkeypatch, capl
     before = found([*places, *["new-01"] * (len(paths) - len(places))], round.table.known, counted=12)
     before.images["path"] = paths
     table = dataclasses.replace(round.table, label=picked)
-    given = Constraints(labels={paths[row]: round.table.known[0] for row in free})
+    given = Constraints(labels={round.images.keys[row]: round.table.known[0] for row in free})
     corrected = with_edits(dataclasses.replace(round, table=table), given, before)
     with caplog.at_level(logging.INFO):
         k, _ = choose_k(corrected, np.zeros((len(paths), 2), np.float32))

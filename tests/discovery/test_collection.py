@@ -1,8 +1,10 @@
-"""A look at a collection: written, read, and made without reading files again."""
+"""The index of a collection, what has changed in it, where images lie now, and what labels mean."""
 
 from __future__ import annotations
 
 import os
+import unicodedata
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -14,14 +16,19 @@ from holotype.discovery.collection import (
     Collection,
     CollectionDiff,
     ImageEntry,
+    LabelAliases,
     compare_labels,
     diff_collections,
     index_images,
     read_collection,
+    resolve_aliases,
     shown_names,
-    with_digests,
+    with_current_paths,
+    with_labels,
 )
 from holotype.errors import InputError
+from holotype.results.discovery import Discovery
+from tests.discovery.made_round import made_discovery
 
 
 @pytest.fixture
@@ -36,209 +43,279 @@ def table(tmp_path: Path) -> Table:
 
 def test_what_is_written_is_read(tmp_path: Path) -> None:
     assert read_collection(tmp_path) is None
-    seen = {
-        "a.png": ImageEntry("1-1", "aa", "red"),
-        "Käfer.png": ImageEntry("2-1", "", here=False, relabelled=True),
-    }
+    seen = {"a.png": ImageEntry("1-1", "aa", "red"), "Käfer.png": ImageEntry("2-1", "")}
     for images in (seen, {}):
-        one = Collection("photos", images, {"hats": "new-01"})
-        one.save(tmp_path)
-        assert read_collection(tmp_path) == one
+        written = Collection("photos", images, {"hats": "new-01"}, {"aa": "bb"})
+        written.save(tmp_path)
+        assert read_collection(tmp_path) == written
     (tmp_path / COLLECTION_FILE).write_bytes(b"PAR1 not really")
     with pytest.raises(InputError, match=r"collection.parquet cannot be read"):
         read_collection(tmp_path)
 
 
-def test_a_look_tells_stamp_content_and_label(table: Table, monkeypatch) -> None:
+def test_files_are_read_once_while_size_and_time_are_the_same(table: Table, monkeypatch) -> None:
     os.utime(table.path[0], ns=(7, 7))
     seen = index_images(table)
     assert (seen.root, list(seen.images)) == (table.root, ["a.png", "b.png", "c.png"])
     assert (seen.images["a.png"].stamp, seen.images["a.png"].label) == ("3-7", "red")
-    assert len({one.digest for one in seen.images.values()}) == 3
+    assert len(set(seen.keys)) == 3
     monkeypatch.setattr("holotype.data.hashing.file_digest", lambda path: pytest.fail(f"read {path} again"))
     assert index_images(table, seen) == seen
     monkeypatch.setattr("holotype.data.hashing.file_digest", lambda path: "anew")
     Path(table.path[1]).write_bytes(b"repaired")
-    assert [one.digest == "anew" for one in index_images(table, seen).images.values()] == [False, True, False]
+    Path(table.path[2]).write_bytes(b"")
+    assert [entry.digest for entry in index_images(table, seen).images.values()] == [seen.keys[0], "anew", ""]
 
 
-def test_what_is_gone_stays_known() -> None:
-    before = Collection(
-        "photos", {"a": ImageEntry("1", "x"), "b": ImageEntry("2", "y", "red", relabelled=True)}
-    )
-    now = Collection("photos", {"a": ImageEntry("3", "z")}).with_gone(before)
-    assert now.images == {"a": ImageEntry("3", "z"), "b": ImageEntry("2", "y", "red", here=False)}
-    assert list(now.here) == ["a"]
-    assert list(now.moved({"b": "c"}, "archive").images) == ["a", "c"]
+def test_copies_share_a_key_and_the_path_stands_in_for_what_cannot_be_read() -> None:
+    seen = index(a="1", b="1 red", c="2", d="")
+    assert seen.keys == ["1", "1", "2", "d"]
+    assert seen.paths == {"1": ["a", "b"], "2": ["c"], "d": ["d"]}
+    assert seen.labels == {"1": "red", "2": "", "d": ""}
 
 
-# -- What has changed in a collection: every image is followed by its content
+def test_an_image_is_followed_through_repairs_there_and_back() -> None:
+    """1 was repaired to 2 and 2 to 3; another copy of 1 became 4; 5 was damaged, and is whole again."""
+    aliases = {"2": "1", "3": "2", "4": "1", "d": "5", "5": "d"}
+    seen = replace(index(a="3", b="4", d="5"), aliases=aliases)
+    assert list(seen.ancestors("3")) == ["2", "1"]
+    assert list(seen.ancestors("5")) == ["d"]
+    assert {key: sorted(now) for key, now in seen.heirs.items()} == {"1": ["3", "4"], "2": ["3"], "d": ["5"]}
+    assert [seen.present(key) for key in ("1", "2", "3", "9")] == ["3", "3", "3", "9"]
 
 
-def look(root: str = "photos", gone: str = "", **images: str) -> Collection:
-    """images: path to "content" or "content label"; gone: paths that are, with + between them."""
-    words = {path: (*value.split(), "") for path, value in images.items()}
-    return Collection(
-        root,
-        {
-            path: ImageEntry("1-1", one, label, here=path not in gone.split("+"))
-            for path, (one, label, *_) in words.items()
-        },
-    )
+# -- what has changed: every image is followed by its content
 
 
-def test_nothing_has_changed() -> None:
-    before = look(a="1", b="2 red")
-    found = diff_collections(before, look(a="1", b="2 red"))
-    compare_labels(found, before, look(a="1", b="2 red"))
-    assert (found.words, found.trains, found.moves) == ("", False, {})
+def index(root: str = "photos", **images: str) -> Collection:
+    """images: path to "content" or "content label"."""
+    words = {path: (*value.split(" "), "") for path, value in images.items()}
+    return Collection(root, {path: ImageEntry("1-1", one, label) for path, (one, label, *_) in words.items()})
+
+
+def compared(before: Collection, now: Collection) -> CollectionDiff:
+    found = diff_collections(before, now)
+    compare_labels(found, before, now)
+    return found
 
 
 @pytest.mark.parametrize(
     ("now", "words"),
     [
-        (look(a="1", b="2", c="3", d="3"), "2 images new"),
-        (look(a="1"), "1 image gone"),
-        (look(a="1", b="9"), "1 image repaired"),
-        (look(a="1", z="2"), "1 image renamed"),
-        (look(b="1", a="2"), "2 images renamed"),  # swapped
-        (look(a="9", z="1", b="2"), "1 image new, 1 renamed"),  # filed away, and a new one of its name
-        (look(a="1 red", b="2"), "1 label new"),
-        (look(a="1", z="2 red", c="3 red"), "1 image new, 1 renamed, 2 labels new"),
+        (index(a="1", b="2"), ""),
+        (index(a="1", b="2", c="3", d="3"), "2 images new"),
+        (index(a="1"), "1 image gone"),
+        (index(a="1", b="9"), "1 image repaired"),
+        (index(a="1", z="2"), "1 image renamed"),
+        (index(b="1", a="2"), "2 images renamed"),  # swapped
+        (index(a="9", z="1", b="2"), "1 image new, 1 renamed"),  # filed away, and a new one of its name
+        (index(a="1 red", b="2"), "1 label new"),
+        (index(a="1", z="2 red", c="3 red"), "1 image new, 1 renamed, 2 labels new"),
+        (index("archive", a="1", z="2"), "1 image renamed"),  # the folder was moved
+        (index("photos/..", **{"photos/a": "1", "photos/b": "9"}), "1 image repaired"),  # the same files
     ],
 )
 def test_one_line_says_all(now: Collection, words: str) -> None:
-    before = look(a="1", b="2")
-    found = diff_collections(before, now)
-    compare_labels(found, before, now)
+    found = compared(index(a="1", b="2"), now)
     assert found.words == words
-    assert found.trains == (words not in ("1 image renamed", "2 images renamed"))
+    assert found.trains == (words not in ("", "1 image renamed", "2 images renamed"))
 
 
 def test_an_image_goes_by_content_first_and_by_path_last() -> None:
     """a was repaired; b was renamed to c; c was filed away."""
-    found = diff_collections(look(a="1", b="2", c="3"), look(a="9", c="2", **{"old/c": "3"}))
+    found = diff_collections(index(a="1", b="2", c="3"), index(a="9", c="2", **{"old/c": "3"}))
     assert found.then == {"a": "a", "c": "b", "old/c": "c"}
-    assert found.moves == {"b": "c", "c": "old/c"}
-    assert (found.repaired, found.new, found.gone) == (["a"], [], [])
+    assert (found.repaired, found.aliases, found.new, found.gone) == (["a"], {"9": "1"}, [], [])
 
 
 def test_copies_are_as_many_images_as_there_are_files() -> None:
-    before = look(a="1", b="1", **{"x/c": "1"})
-    assert diff_collections(before, look(a="1", b="1", d="1", **{"x/c": "1"})).new == ["d"]
-    assert diff_collections(before, look(b="1", **{"x/c": "1"})).gone == ["a"]
-    found = diff_collections(before, look(a="1", d="1", **{"y/c": "1"}))
-    assert found.moves == {"b": "d", "x/c": "y/c"}  # the same file name goes before the order
-
-
-def test_what_was_gone_comes_back_under_any_name() -> None:
-    before = look(gone="b", a="1", b="2")
-    for path in ("b", "z"):
-        found = diff_collections(before, look(a="1", **{path: "2"}))
-        assert (found.back, found.new, found.renamed) == ([path], [], [])
-        assert found.words == "1 image back"
-        assert found.trains
-    assert diff_collections(before, look(a="1")).words == ""
-
-
-def test_another_picture_at_the_path_of_one_that_was_gone_is_another_image() -> None:
-    """What was said of the first is kept apart from the second, and counts again when the first comes back."""
-    before = look(gone="b", a="1", b="2")
-    found = diff_collections(before, look(a="1", b="7"))
-    assert (found.new, found.repaired, found.gone) == (["b"], [], [])
-    assert found.moves == {"b": "b (gone 2)"}
-    again = diff_collections(
-        look(gone="b (gone 2)", a="1", b="7", **{"b (gone 2)": "2"}), look(a="1", b="7", c="2")
-    )
-    assert (again.back, again.moves) == (["c"], {"b (gone 2)": "c"})
+    before = index(a="1", b="1", **{"x/c": "1"})
+    assert diff_collections(before, index(a="1", b="1", d="1", **{"x/c": "1"})).new == ["d"]
+    assert diff_collections(before, index(b="1", **{"x/c": "1"})).gone == ["a"]
+    found = diff_collections(before, index(a="7", b="8", d="1"))  # of each copy something else became
+    assert (found.renamed, found.aliases) == (["d"], {"7": "1", "8": "1"})
 
 
 def test_files_that_cannot_be_read_are_known_by_path_and_stamp() -> None:
-    before = Collection(
-        "photos", {"a": ImageEntry("1-1", ""), "b": ImageEntry("1-1", ""), "c": ImageEntry("1-1", "")}
-    )
-    now = Collection(
-        "photos", {"a": ImageEntry("1-1", ""), "b": ImageEntry("1-1", "2"), "c": ImageEntry("2-1", "")}
-    )
-    assert diff_collections(before, now).repaired == ["b", "c"]
-
-
-def test_the_folder_was_moved() -> None:
-    before = look("photos", a="1", **{"b/c": "2"})
-    found = diff_collections(before, look("archive/photos", a="1", **{"b/c": "2"}))
-    assert (found.words, found.moves) == ("", {})
-    found = diff_collections(before, look("archive/photos", a="1", **{"d/c": "2"}))
-    assert (found.words, found.moves) == ("1 image renamed", {"b/c": "d/c"})
-
-
-def test_the_same_files_seen_from_another_root_are_not_renamed() -> None:
-    """A list of images that lies elsewhere now, or one more folder."""
-    found = diff_collections(
-        look("photos/2025", a="1", b="2"), look("photos", **{"2025/a": "1", "2025/b": "9", "2026/c": "3"})
-    )
-    assert found.words == "1 image new, 1 repaired"
-    assert found.moves == {"a": "2025/a", "b": "2025/b"}
-
-
-def test_a_class_is_gone_where_labels_were_taken_away_and_not_where_images_went() -> None:
-    before = look(a="1 red", b="2 blue", c="3 green", d="4 green")
-    now = look(a="1", c="3", d="4 green")
-    found = diff_collections(before, now)
-    compare_labels(found, before, now)
-    assert found.classes_gone == {"red"}
+    before = Collection("photos", {name: ImageEntry("1-1", "") for name in "abc"})
+    now = {"a": ImageEntry("1-1", ""), "b": ImageEntry("1-1", "2"), "c": ImageEntry("2-1", "")}
+    found = diff_collections(before, Collection("photos", now))
+    assert (found.repaired, found.aliases) == (["b", "c"], {"2": "b"})
 
 
 def test_labels_are_new_changed_or_taken_away() -> None:
-    before = look(gone="e", a="1", b="2 red", c="3 red", d="4 red", e="5 red")
-    now = look(a="1 red", z="2 blue", c="3", d="4 red", e="5 red", f="6 red")
-    found = diff_collections(before, now)
-    compare_labels(found, before, now)
-    assert (found.labels_new, found.labels_changed, found.labels_gone) == (["a", "f"], ["z"], ["c"])
-    assert found.classes_gone == frozenset()  # others are red
-    assert found.relabelled == {"a", "z"}  # f is new, so that nobody can have said anything of it
-    assert found.words == "1 image new, 1 back, 1 renamed, 2 labels new, 1 label changed, 1 label taken away"
-    marked = with_digests(now, dict.fromkeys(now.images, "red"), found.relabelled)
-    assert {path for path, seen in marked.images.items() if seen.relabelled} == {"a", "z"}
-    assert {seen.label for seen in marked.images.values()} == {"red"}
+    before = index(a="1", b="2 red", c="3 red", d="4 red", g="7 grey", h="8 black")
+    found = compared(before, index(a="1 red", z="2 blue", c="3", d="4 red", f="6 red", g="7"))
+    assert (found.labels_new, found.labels_changed, found.labels_gone) == (["a", "f"], ["z"], ["c", "g"])
+    assert found.classes_gone == {"grey"}  # others are red, and the black one went with its image
+    assert found.words.endswith("2 labels new, 1 label changed, 2 labels taken away")
+    assert not found.labels_are_others
+    assert compared(index(a="1 x", b="2 x", c="3 y"), index(a="1", b="2 y", c="3")).labels_are_others
+    assert [entry.label for entry in with_labels(before, "abcdef").images.values()] == list("abcdef")
+
+
+def boxes(picture: str, *places: tuple[float, ...], stamp: str = "1-1") -> dict[str, ImageEntry]:
+    paths = [f"{picture}#xywh=percent:{','.join(map(str, place))}" for place in places]
+    return {path: ImageEntry(stamp, f"digest of {path}") for path in paths}
 
 
 def test_boxes_that_a_detector_has_moved_a_little_are_the_same() -> None:
-    def box(*numbers: float) -> str:
-        return "a.jpg#xywh=percent:" + ",".join(map(str, numbers))
-
-    def seen(*boxes: str) -> Collection:
-        return Collection("photos", {one: ImageEntry("1-1", f"digest of {one}") for one in boxes})
-
-    fox, hare = box(10, 10, 30, 30), box(60, 10, 20, 20)
-    found = diff_collections(
-        seen(fox, hare, "b.jpg"), seen(box(61, 9, 20, 21), box(11, 11, 30, 29), box(0, 80, 9, 9), "b.jpg")
-    )
-    assert found.moves == {fox: box(11, 11, 30, 29), hare: box(61, 9, 20, 21)}
-    assert found.words == "1 image new, 2 repaired"
-    found = diff_collections(seen(fox), seen(box(35, 35, 30, 30)))
-    assert found.words == "1 image new, 1 gone"
+    fox, hare = (10, 10, 30, 30), (60, 10, 20, 20)
+    before = Collection("photos", boxes("a.jpg", fox, hare))
+    now = Collection("photos", boxes("a.jpg", (61, 9, 20, 21), (11, 11, 30, 29), (0, 80, 9, 9)))
+    found = diff_collections(before, now)
+    one, two, other = now.images
+    assert [list(before.images).index(found.then[path]) for path in (one, two)] == [1, 0]
+    assert (found.new, len(found.aliases)) == ([other], 2)
+    far = diff_collections(before, Collection("photos", boxes("a.jpg", (35, 35, 30, 30), hare)))
+    assert far.words == "1 image new, 1 gone"
 
 
 def test_boxes_that_were_moved_a_little_follow_a_picture_that_was_renamed() -> None:
     """Whoever renames pictures runs the detector again, since its file calls them by their names."""
-
-    def seen(**stamps: str) -> Collection:
-        """Pictures with one box each. stamps: by picture; those before n have moved their boxes."""
-        ends = {
-            name: ".jpg#xywh=percent:" + ("11,11,30,29" if name < "n" else "10,10,30,30") for name in stamps
-        }
-        return Collection(
-            "photos", {name + ends[name]: ImageEntry(stamp, name) for name, stamp in stamps.items()}
-        )
-
-    found = diff_collections(seen(x="7-1", y="8-2"), seen(a="7-1", b="8-2"))
-    assert {then[0]: now[0] for then, now in found.moves.items()} == {"x": "a", "y": "b"}
-    assert found.words == "2 images repaired"
-    twins = diff_collections(seen(x="7-1"), seen(a="7-1", b="7-1"))
-    assert twins.words == "2 images new, 1 gone"  # nobody knows which it was
+    before = Collection("photos", boxes("x.jpg", (10, 10, 30, 30), stamp="7-1"))
+    moved = boxes("a.jpg", (11, 11, 30, 29), stamp="7-1")
+    assert diff_collections(before, Collection("photos", moved)).words == "1 image repaired"
+    twins = Collection("photos", moved | boxes("b.jpg", (11, 11, 30, 29), stamp="7-1"))
+    assert diff_collections(before, twins).words == "2 images new, 1 gone"  # nobody knows which it was
 
 
 def test_a_few_are_shown() -> None:
     assert shown_names(["a", "b"]) == "a, b"
     assert shown_names("abcde") == "a, b, c and 2 more"
-    assert CollectionDiff().words == ""
+
+
+# -- where the images of a round lie now
+
+
+def of_round(root: str = "/photos", digests: str = "0123456789ab") -> Discovery:
+    paths = [f"/photos/{i:02d}.png" for i in range(12)]
+    found = made_discovery("r-1", {"a": [0, 1, 2, 3], "new-01": list(range(4, 12))}, paths=paths)
+    found.images["digest"] = list(digests)
+    found.category("new-01").exemplars, found.category("new-01").borderline = paths[4:6], paths[6:7]
+    return replace(found, facts=replace(found.facts, root=root))
+
+
+def now_at(root: str, **moved: str) -> Collection:
+    """moved: digest to path, where that is another one; "" = gone."""
+    places = {digest: moved.get(f"d{digest}", f"{i:02d}.png") for i, digest in enumerate("0123456789ab")}
+    return Collection(root, {path: ImageEntry("1-1", digest) for digest, path in places.items() if path})
+
+
+def test_a_discovery_speaks_of_the_paths_of_today_and_the_round_stays_as_it_was() -> None:
+    found = of_round()
+    assert with_current_paths(found, now_at("/photos")) is found
+    moved = with_current_paths(found, now_at("/archive", d4="fox/1.png", d5="04.png", d6="", d7="06.png"))
+    names = [*(f"{i:02d}.png" for i in range(4)), "fox/1.png", "04.png", "", "06.png"]
+    expected = [f"/archive/{name}" if name else "/photos/06.png" for name in names]
+    assert list(moved.images.path[:8]) == expected
+    assert moved.category("new-01").exemplars == ["/archive/fox/1.png", "/archive/04.png"]
+    assert moved.category("new-01").borderline == ["/photos/06.png"]
+    assert moved.facts.root == "/archive"
+    assert list(found.images.path)[4] == "/photos/04.png"
+    taken = with_current_paths(found, now_at("/photos", d6="", d7="06.png"))
+    assert list(taken.images.path[6:8]) == ["/photos/06.png (gone)", "/photos/06.png"]
+
+
+def test_copies_keep_their_own_paths_and_repaired_images_theirs() -> None:
+    found = of_round(digests="001123456789")
+    now = {f"{i:02d}.png": d for i, d in enumerate("001x23456789")} | {"new.png": "0"}
+    del now["00.png"]
+    images = {path: ImageEntry("1-1", digest) for path, digest in now.items()}
+    moved = with_current_paths(found, Collection("/photos", images, aliases={"x": "1"}))
+    names = ["new.png", "01.png", "02.png", "03.png"]  # the fourth was a copy of the third, and was repaired
+    assert list(moved.images.path[:4]) == [f"/photos/{name}" for name in names]
+
+
+def test_pictures_of_boxes_and_names_of_bursts_follow_too() -> None:
+    """Both stand in the table of images beside its path; a word that people gave to a burst is no path."""
+    found, box = of_round(), "#xywh=percent:10,10,30,30"
+    found.images["path"] += box
+    found.images = found.images.assign(
+        file="", box="0.1,0.1,0.3,0.3", group=["04.png" + box, "n-17", *[""] * 10]
+    )
+    plain = now_at("/archive", d4="fox/1.png")
+    now = replace(plain, images={path + box: entry for path, entry in plain.images.items()})
+    images = with_current_paths(found, now).images
+    assert list(images.file[4:6]) == ["/archive/fox/1.png", "/archive/05.png"]
+    assert list(images.group[:2]) == ["fox/1.png" + box, "n-17"]
+
+
+# -- what labels mean: ids stay where people call a class otherwise
+
+
+def labelled(*labels: str) -> Collection:
+    return index(**{f"{i}.png": f"{i} {label}" for i, label in enumerate(labels)})
+
+
+def meant(
+    now: Collection, before: Collection, means: dict[str, str] | None = None, **names: str
+) -> LabelAliases:
+    """names: new-01 is written new_01."""
+    found = made_discovery("r", {"a": [0, 1, 2, 3], "new-01": [4, 5, 6, 7], "new-02": [8, 9, 10, 11]})
+    found = found.called({id.replace("_", "-"): name for id, name in names.items()})
+    return resolve_aliases(now, before, {path: path for path in before.images}, means or {}, found)
+
+
+def test_the_name_of_a_category_means_it() -> None:
+    """Somebody called new-01 hats in the report, and later sorts pictures into a folder hats."""
+    words = meant(labelled("a", "a", "hats"), labelled("a", "a", ""), new_01="hats")
+    assert words == LabelAliases({"hats": "new-01"})
+    again = meant(labelled("a", "a", "hats"), labelled("a", "a", "new-01"), words.means, new_01="caps")
+    assert again.means == {"hats": "new-01"}  # whatever it is called in the report by now
+
+
+def test_accents_that_a_mac_writes_apart_are_the_same_letters() -> None:
+    apart = unicodedata.normalize("NFD", "é")
+    assert meant(labelled("a", "é"), labelled("a", ""), new_01=apart) == LabelAliases({"é": "new-01"})
+    assert meant(labelled("a", "é"), labelled("a", apart)) == LabelAliases({"é": apart})  # the id of an edit
+    assert meant(labelled("a", "é"), labelled(apart, "é")) == LabelAliases()  # two classes then
+
+
+def test_a_class_that_is_renamed_and_back_has_its_name_again() -> None:
+    """A folder that was called otherwise for a while, or a list of labels that was forgotten once."""
+    before, red = labelled("a", "a", "b"), labelled("crimson", "crimson", "b")
+    first = meant(red, before)
+    assert first == LabelAliases({"crimson": "a"}, {"a": "crimson"})
+    back = meant(before, before, first.means)
+    assert back == LabelAliases({"crimson": "a", "a": "a"}, {"a": "a"})
+    again = meant(red, before, back.means)
+    assert (again.names, list(again.means)) == ({"a": "crimson"}, ["a", "crimson"])
+    for now, known in ((red, first), (before, back), (red, again)):
+        assert meant(now, before, known.means).names == {}
+
+
+def test_a_number_takes_no_name_away() -> None:
+    """Labels may name a class by its id, also after they have named it by its name."""
+    owls = meant(labelled("a", "owls", "owls"), labelled("a", "", ""), new_01="owls")
+    by_id = labelled("a", "new-01", "new-01")
+    assert meant(by_id, by_id, owls.means, new_01="owls").names == {}
+
+
+@pytest.mark.parametrize(
+    ("now", "before"),
+    [
+        (("a", "a", "b"), ("a", "a", "")),
+        (("a", "a", "new-01"), ("a", "a", "")),
+        (("a", "c", "b", "b"), ("a", "a", "b", "b")),  # one of two
+        (("c", "d", "b", "b"), ("a", "a", "b", "b")),  # to different ones
+        (("b", "b", "b", "b"), ("a", "a", "b", "b")),  # to one that was there
+        (("", "", "b", "b"), ("a", "a", "b", "b")),
+        (("c", "", "b", "b"), ("a", "", "b", "b")),  # a single image says little
+    ],
+)
+def test_a_label_that_was_corrected_is_not_a_renamed_class(now, before) -> None:
+    assert meant(labelled(*now), labelled(*before)) == LabelAliases()
+
+
+def test_two_classes_cannot_both_be_the_renamed_one() -> None:
+    assert meant(labelled("c", "c", "c", "c"), labelled("a", "a", "b", "b")).names == {"a": "c"}
+
+
+def test_a_table_speaks_of_ids() -> None:
+    label = np.array(["hats", "a", "", "b"], dtype=object)
+    table = Table(np.array(list("1234"), dtype=object), label, ("a", "b", "hats"))
+    assert LabelAliases().spoken(table) is table
+    spoken = LabelAliases({"hats": "new-01", "caps": "new-02", "b": "a"}).spoken(table)
+    assert list(spoken.label) == ["new-01", "a", "", "a"]
+    assert spoken.known == ("a", "new-01")

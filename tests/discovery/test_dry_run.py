@@ -14,7 +14,10 @@ from PIL import Image
 
 from holotype.config.schema import BackboneConfig, DiscoverConfig
 from holotype.data.load import load_table
+from holotype.data.table import Table
+from holotype.discovery.collection import index_images
 from holotype.discovery.dry_run import (
+    DryRunReport,
     Throughput,
     duration_phrase,
     embedding_seconds,
@@ -231,6 +234,10 @@ def paint(root: Path, classes: dict[str, int]) -> Path:
     return root
 
 
+def inspected(table: Table, config: DiscoverConfig | None = None) -> DryRunReport:
+    return inspect_collection(table, config or DiscoverConfig(), index_images(table))
+
+
 @pytest.fixture
 def messy(tmp_path: Path) -> Path:
     root = paint(tmp_path / "photos", CLASSES)
@@ -251,7 +258,7 @@ def messy(tmp_path: Path) -> Path:
 
 def test_every_line_that_is_due(messy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(messy.parent)
-    seen = inspect_collection(load_table(messy), DiscoverConfig(k=9))
+    seen = inspected(load_table(messy), DiscoverConfig(k=9))
     assert seen.lines == [
         "32 images: 21 labelled in 5 classes, 11 unlabelled. --k 9 leaves room for 5 new categories.",
         "Classes by labelled images: red kite 6, Canna Lily 5, unsorted 5, canna_lily 4, hedgehog 1.",
@@ -276,7 +283,7 @@ def test_every_line_that_is_due(messy: Path, monkeypatch: pytest.MonkeyPatch) ->
 
 def test_a_tidy_folder_has_no_further_lines(squares_folder: Path) -> None:
     """squares.csv lies in it and says the same."""
-    seen = inspect_collection(load_table(squares_folder), DiscoverConfig())
+    seen = inspected(load_table(squares_folder))
     assert seen.lines == [
         "64 images: 16 labelled in 2 classes, 48 unlabelled. How many categories there are is estimated (--k sets it).",
         "Classes by labelled images: green 8, red 8.",
@@ -285,7 +292,7 @@ def test_a_tidy_folder_has_no_further_lines(squares_folder: Path) -> None:
 
 
 def test_a_list_that_is_used_is_no_news(messy: Path) -> None:
-    seen = inspect_collection(load_table(messy, messy / "labels.csv"), DiscoverConfig())
+    seen = inspected(load_table(messy, messy / "labels.csv"))
     assert "32 images: 2 labelled in 2 classes, 30 unlabelled." in seen.lines[0]
     assert not any("labels.csv" in line for line in seen.lines)
 
@@ -295,9 +302,7 @@ def test_a_list_of_labels_that_cannot_be_used_is_told(tmp_path: Path) -> None:
     (root / "labels.txt").write_text("1.jpg is a fox\n")
     (root / "readme.txt").write_text("hello\n")
     (root / "prices.csv").write_text("item,price\nfilm,3\n")
-    told = [
-        line for line in inspect_collection(load_table(root), DiscoverConfig()).lines if "not used" in line
-    ]
+    told = [line for line in inspected(load_table(root)).lines if "not used" in line]
     assert len(told) == 1
     assert "labels.txt has no column 'path'" in told[0]
 
@@ -309,7 +314,7 @@ def test_examples_are_few(tmp_path: Path) -> None:
     root = paint(tmp_path / "photos", names | {"unlabelled": 1})
     for number in range(5):
         shutil.copy(root / "finch-00" / "0.jpg", root / "unlabelled" / f"copy {number}.jpg")
-    result, classes, *groups, copies, rest = inspect_collection(load_table(root), DiscoverConfig()).lines
+    result, classes, *groups, copies, rest = inspected(load_table(root)).lines
     assert "32 labelled in 32 classes, 6 unlabelled" in result
     assert classes.endswith("and 20 more of 1 image.")
     assert len(groups) == 4
@@ -322,7 +327,7 @@ def test_a_collection_of_nothing_readable(tmp_path: Path) -> None:
     for name in ("a", "b"):
         (tmp_path / name).mkdir()
         (tmp_path / name / "1.jpg").write_bytes(name.encode())
-    seen = inspect_collection(load_table(tmp_path), DiscoverConfig())
+    seen = inspected(load_table(tmp_path))
     assert seen.table.known == ()
     assert "No labelled image of a, b can be read, so they are no classes here." in seen.unread
 
@@ -331,11 +336,11 @@ def test_a_discovery_begins_with_the_same_lines(
     messy: Path, round: Round, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     table = load_table(messy)
-    round.plan = plan_round(tmp_path / "run", table, round.config)
+    round = Round.of(plan_round(tmp_path / "run", table, round.config), round.chosen)
     with caplog.at_level(logging.INFO, "holotype"):
         log_report(round, table)
     *lines, time = caplog.messages
-    assert lines == inspect_collection(table, round.config).lines
+    assert lines == inspected(table, round.config).lines
     assert time.startswith("Time on this CPU, roughly: ")
 
 
@@ -394,7 +399,7 @@ def trap_photos(tmp_path: Path) -> Path:
 
 def lines(trap_photos: Path, **settings: object) -> list[str]:
     table, config = load_table(trap_photos), DiscoverConfig(**settings)
-    return exif_summary(table, config, inspect_collection(table, config).shots)
+    return exif_summary(table, config, inspected(table, config).shots)
 
 
 def test_times_and_bursts_are_told(trap_photos: Path) -> None:

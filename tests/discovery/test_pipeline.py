@@ -42,7 +42,7 @@ def test_the_run_folder_holds_everything(first_run: Path, squares_folder: Path) 
     found = Discovery.load(first_run)
     table = load_table(squares_folder / "squares.csv")
     assert list(found.images.path) == list(table.path)
-    assert list(found.images.columns) == list(IMAGE_TABLE_COLUMNS)
+    assert list(found.images.columns) == [*IMAGE_TABLE_COLUMNS, "digest"]
     assert found.known == ("green", "red")
     assert {c.kind for c in found.categories[:2]} == {"known"}
     assert sum(c.n for c in found.categories) == len(table)
@@ -65,7 +65,7 @@ def test_a_round_is_a_run_like_any_other(first_run: Path, squares_folder: Path) 
     assert {path.name for path in own.iterdir()} >= {
         *FOLDER,
         "features.npy",
-        "labels.json",
+        "round.json",
         "collection.parquet",
     }
     assert not list(own.glob("state*"))  # it is finished

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pandas as pd
 
+from holotype.discovery.collection import Collection
 from holotype.discovery.round_diff import (
     CHANGES_FILE,
     MAX_CHANGE_LINES,
@@ -16,7 +17,7 @@ from holotype.discovery.round_diff import (
 )
 from holotype.discovery.rounds import round_folder
 from holotype.results.apply_edits import apply_edits
-from holotype.results.edits import Edit
+from holotype.results.edits import Edit, append_edits
 from tests.discovery.made_round import made_discovery
 
 PATHS = [f"{i:02d}" for i in range(32)]
@@ -104,18 +105,14 @@ def test_a_few_sentences(tmp_path: Path) -> None:
 
 def test_the_table_is_written_once_and_safe_for_spreadsheets(tmp_path: Path) -> None:
     first, second = (round_folder(tmp_path, n) for n in (1, 2))
-    found = made_discovery("r-1", FIRST, paths=PATHS)
-    found.save(first)
+    made_discovery("r-1", FIRST, paths=PATHS).save(first)
     made_discovery("r-2", SECOND, ("a", "new-06"), PATHS).save(second)
     for folder in (first, second):
         (folder / "scores.json").write_text("{}")
-    assert write_changes(tmp_path, 1) == []
-    assert write_changes(tmp_path, 2) == []  # nobody knows how the first round stood
-    apply_edits(found, [Edit("r-1", "t", "rename", "", "new-02", "=hats")]).discovery.save(
-        first / "corrected"
-    )
-    assert write_changes(tmp_path, 2)[0].startswith("Kept from round 1")
-    assert write_changes(tmp_path, 2) == []
+    append_edits(tmp_path, [Edit("r-1", "t", "rename", "", "new-02", "=hats")])
+    assert write_changes(tmp_path, 1, Collection()) == []
+    assert write_changes(tmp_path, 2, Collection())[0].startswith("Kept from round 1")
+    assert write_changes(tmp_path, 2, Collection()) == []
     frame = pd.read_csv(second / CHANGES_FILE, keep_default_na=False)
     assert set(frame.category_id) == {*FIRST, ""}
     assert "'=hats" in set(frame.category)

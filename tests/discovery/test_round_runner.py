@@ -352,7 +352,7 @@ def test_the_tables_of_a_discovery(trap_photos: Path, tmp_path: Path, small, cap
     found = discover_table(load_table(trap_photos), small(method="kmeans"), tmp_path / "run", progress=False)
     assert "when 40 of 40 images were taken (2024-05-01 to 2024-05-10), where 36 were" in caplog.text
     table = pd.read_csv(tmp_path / "run" / "assignments.csv")
-    assert list(table.columns) == [*IMAGE_TABLE_COLUMNS, "taken", "latitude", "longitude", "camera"]
+    assert list(table.columns) == [*IMAGE_TABLE_COLUMNS, "digest", "taken", "latitude", "longitude", "camera"]
     blue = table[table.path.str.endswith("blue-3.jpg")].iloc[0]
     assert (blue.taken, blue.camera) == ("2024-05-04T02:00:00", "trap 1")
     assert blue.latitude == pytest.approx(52.881111)
@@ -361,4 +361,4 @@ def test_the_tables_of_a_discovery(trap_photos: Path, tmp_path: Path, small, cap
 
 
 def test_without_heads_the_table_is_as_it_was(run: Path) -> None:
-    assert list(pd.read_csv(run / "assignments.csv").columns) == list(IMAGE_TABLE_COLUMNS)
+    assert list(pd.read_csv(run / "assignments.csv").columns) == [*IMAGE_TABLE_COLUMNS, "digest"]

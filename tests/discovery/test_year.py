@@ -131,7 +131,7 @@ def summer(year: Year) -> None:
     for number in range(10, 16):
         pictures.rename(f"yellow-{number:03d}", f"yellow/{number}.png")
     held.place |= {f"yellow-{number:03d}": home["yellow"] for number in range(10, 16)}
-    year.month(kill="holotype.discovery.plan.rewrite_paths")
+    year.month(kill="holotype.discovery.plan.Collection.save")
     # 6: more categories than there are kinds, and another seed
     year.settings |= {"k": 10, "seed": 1}
     year.month(kill="holotype.discovery.pipeline.link_round", apart=True)

@@ -20,10 +20,9 @@ OLD, NEW = "run-old-1", "run-made-1"
 
 def discovery(tmp_path: Path) -> Discovery:
     found = make_discovery(tmp_path / "now", 40)
-    roots = {"root": str(tmp_path / "now"), "earlier_roots": (str(tmp_path / "then"),)}
-    return dataclasses.replace(
-        found, facts=dataclasses.replace(found.facts, round=2, earlier_runs=(OLD,), **roots)
-    )
+    found.images["digest"] = [f"{i:04x}" for i in range(len(found.images))]
+    facts = dataclasses.replace(found.facts, round=2, earlier_runs=(OLD,), root=str(tmp_path / "now"))
+    return dataclasses.replace(found, facts=facts)
 
 
 def carry(
@@ -33,13 +32,14 @@ def carry(
     log: tuple[Edit, ...] = (),
     nameless_by: Redactor | None = None,
 ) -> Any:
+    digest = dict(zip(found.images["path"], found.images["digest"], strict=True))
     data = page_data(found, select_shown(found), Path("run"), list(log), None)
     data["earlier_log"] = unreported_data(log, data["log"])
     data = redact_names_in_data(data, nameless_by) if nameless_by else data
     given = {
         "discovery": json.loads(json.dumps(data)),
         "stored": [dataclasses.asdict(edit) for edit in stored],
-        "edits": [dataclasses.asdict(edit) for edit in edits],
+        "edits": [dataclasses.asdict(edit) | {"digest": digest[edit.image]} for edit in edits],
     }
     (result,) = run_javascript("carryOver", [given])
     return [Edit(**edit) for edit in result["take"]], [(Edit(**edit), why) for edit, why in result["left"]]
@@ -74,7 +74,11 @@ def test_what_fits_becomes_an_edit_of_this_round_and_the_rest_says_why(tmp_path)
         Edit(OLD, "t8", "reject", three, "new-01"),
     ]
     take, left = carry(found, stored)
-    assert take == [dataclasses.replace(stored[at], run_id=NEW) for at in (0, 1, 2, 6, 7)]
+    digest = dict(zip(found.images["path"], found.images["digest"], strict=True)) | {"": ""}
+    assert take == [
+        dataclasses.replace(stored[at], run_id=NEW, digest=digest[stored[at].image]) for at in (0, 1, 2, 6, 7)
+    ]
+    left = [(dataclasses.replace(edit, digest=""), why) for edit, why in left]
     assert left == [
         (stored[3], "There is no image gone.png in this report."),
         (stored[4], "There is no category new-77 in this round."),
@@ -115,12 +119,9 @@ def test_what_the_run_folder_or_this_round_has_is_not_offered(tmp_path):
 
 def test_it_follows_images_that_were_moved(tmp_path):
     found = discovery(tmp_path)
+    stored = [Edit(OLD, "t", "move", "/then/x.png", "", "new-01", found.images["digest"][0])]
+    assert carry(found, stored)[0] == [dataclasses.replace(stored[0], run_id=NEW)]
     here = str(found.images["path"][0])
-    then = here.replace(str(tmp_path / "now"), str(tmp_path / "then"))
-    assert then != here
-    stored = [Edit(OLD, "t", "move", then, "", "new-01")]
-    take, _ = carry(found, stored)
-    assert [edit.image for edit in take] == [here]
     assert carry(found, stored, log=(dataclasses.replace(stored[0], image=here),)) == ([], [])
 
 

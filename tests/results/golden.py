@@ -53,9 +53,8 @@ def _discovery(name: str) -> Discovery:
         categories[-1].cohesion, categories[-1].separation = 0.9 - i / 64, 0.1 + i / 64
         categories[-1].together, categories[-1].comes_back = 0.5, i % 4
     facts = RunFacts(earlier_runs=tuple(made["earlier_runs"]), trainings=(0, 1, 2))
-    return Discovery(
-        made["run_id"], tuple(made["known"]), frame[list(IMAGE_TABLE_COLUMNS)], categories, None, facts
-    )
+    columns = [*IMAGE_TABLE_COLUMNS, *(["digest"] if "digest" in frame else [])]
+    return Discovery(made["run_id"], tuple(made["known"]), frame[columns], categories, None, facts)
 
 
 def golden_edits(rows: Sequence[dict[str, str]]) -> list[Edit]:
@@ -73,6 +72,7 @@ def case_edits(case: dict[str, Any]) -> tuple[list[Edit], list[Edit]]:
 def outcome(applied: AppliedEdits) -> dict[str, Any]:
     """What a golden case says of the outcome."""
     frame, facts = applied.discovery.images, applied.discovery.facts.edits
+    keys = zip(frame["path"], applied.discovery.keys, strict=True)
     columns = ("category_id", "category", "kind", "note", "doubtful")
     return {
         "images": {
@@ -81,19 +81,21 @@ def outcome(applied: AppliedEdits) -> dict[str, Any]:
         "categories": [[c.id, c.name, c.kind, c.n] for c in applied.discovery.categories],
         "merged": facts.merged,
         "rejected": list(facts.rejected),
-        "confirmed": applied.confirmed,
+        "confirmed": {path: applied.confirmed[key] for path, key in keys if key in applied.confirmed},
         "applied": applied.count,
         "refused": applied.refused,
     }
 
 
-def random_edit(choose: Callable[[Sequence[Any]], Any], number: int) -> Edit:
-    """An edit of the shoes. choose: one of several; rng.choice or what hypothesis draws."""
+def random_edit(choose: Callable[[Sequence[Any]], Any], number: int, name: str = "shoes") -> Edit:
+    """An edit of the shoes, or of another discovery with the same categories. choose: one of several; rng.choice or
+    what hypothesis draws."""
     action = choose((*ACTIONS, "move", "move"))
-    images = [row["path"] for row in GOLDEN["discoveries"]["shoes"]["images"]]
-    image = choose([*images, "gone.png"]) if action in ("move", "confirm") else ""
+    rows = GOLDEN["discoveries"][name]["images"]
+    images = [(row["path"], choose(("", row.get("digest", "")))) for row in rows]
+    image, digest = choose([*images, ("gone.png", "")]) if action in ("move", "confirm") else ("", "")
     if action == "reject":
-        image = choose([*images, *[""] * 3])
+        image, digest = choose([*images, *[("", "")] * 3])
     value = "" if action == "reject" else choose(WORDS)
     run = choose(["run-2"] * 19 + ["run-x"])
-    return Edit(run, f"t{number // 2}", action, image, choose(WORDS), value)
+    return Edit(run, f"t{number // 2}", action, image, choose(WORDS), value, digest)

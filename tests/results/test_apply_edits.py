@@ -18,13 +18,12 @@ from holotype.results.apply_edits import (
     MOST_EXEMPLARS,
     AppliedEdits,
     apply_edits,
-    apply_log,
     merge_exemplars,
     refresh_exemplars,
 )
 from holotype.results.describe import describe_all
 from holotype.results.discovery import Category, Discovery, RunFacts
-from holotype.results.edits import Edit, append_edits
+from holotype.results.edits import Edit
 from report.made import make_discovery
 from results.golden import CASES, GOLDEN, NAMES, case_edits, golden_discovery, outcome, random_edit
 from tests.discovery.made_round import made_discovery
@@ -270,23 +269,6 @@ def test_what_was_refused_is_not_tried_again(found, tmp_path):
     assert (again.count, again.refused, again.discovery.category("new-01").name) == (0, [], "new-01")
     page = page_data(first.discovery, select_shown(first.discovery), tmp_path, [taken, free], None)
     assert len(page["log"]) == 2
-
-
-def test_the_log_is_applied_to_what_the_round_found(tmp_path):
-    """Again and again: the folder rounds/1 stays as it was, and the outcome lies in the run folder."""
-    found = make_discovery(tmp_path, 40)
-    found.facts = dataclasses.replace(found.facts, round=1)
-    found.save(tmp_path / "rounds" / "1")
-    found.save(tmp_path)
-    append_edits(tmp_path, [edit("merge", "", "new-01", "new-02")])
-    for _ in range(2):
-        outcome = apply_log(tmp_path)
-        assert (outcome.count, outcome.problems) == (1, [])
-        assert "new-01" not in {c.id for c in outcome.discovery.categories}
-    assert "new-01" in {c.id for c in Discovery.load(tmp_path / "rounds" / "1").categories}
-    assert "new-01" not in set(Discovery.load(tmp_path).images["category_id"])
-    outcome = apply_log(tmp_path, {"new-03": "Owl"})  # a name of a round before
-    assert outcome.discovery.category("new-03").name == "Owl"
 
 
 def category(id: str, n: int, exemplars: str, signature: list[float], kind: str = "novel") -> Category:

@@ -113,7 +113,7 @@ def test_what_is_not_a_run_is_one_sentence(tmp_path):
 @pytest.mark.parametrize(
     ("change", "says"),
     [
-        ({"format": 1}, r"discovery\.json was written by another version \(format 1, not 2\)"),
+        ({"format": 1}, r"discovery\.json was written by another version \(format 1, not 3\)"),
         ({"run_id": 3}, "run_id is 3, not text"),
         ({"facts": {}}, r"facts\.\w+ is missing"),
         ({"facts": None}, "facts is None, not a group of keys"),
@@ -175,7 +175,7 @@ def test_numbers_that_mean_something_else_are_not_given_again() -> None:
 
 
 MADE = RunFacts(
-    title="=photos", root="photos", earlier_roots=("old",), method="rpc", k=5, seconds={"training": 1.5},
+    title="=photos", root="photos", method="rpc", k=5, seconds={"training": 1.5},
     earlier_runs=("r-1",), provenance={"backbone": {"name": "embedded", "caveat": "small"}},
     edits=EditState(("abc",), ("d",), {"new-01": "new-02"}, ("new-03",), {"new-04": {"name": "x"}}, {"a.png": "robin"}),
 )  # fmt: skip

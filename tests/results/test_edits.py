@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import tempfile
 from multiprocessing import get_context
@@ -85,27 +86,27 @@ def with_format(tmp_path: Path, version: str | None) -> Path:
 
 def test_every_line_carries_the_format():
     head, line, _ = edits_csv([rename("Hawk")]).split("\n")
-    assert head.split(",") == [*EDIT_COLUMNS, "format"]
-    assert line.split(",")[-1] == "1"
+    assert head.split(",") == [*EDIT_COLUMNS, "digest", "format"]
+    assert line.split(",")[-1] == "2"
 
 
-@pytest.mark.parametrize("version", [None, "", "1", " 1 "])
+@pytest.mark.parametrize("version", [None, "", "1", " 1 ", "2"])
 def test_a_file_without_a_format_is_of_the_first(version, tmp_path):
     assert read_edits(with_format(tmp_path, version)) == [rename("Hawk")]
 
 
-@pytest.mark.parametrize("version", ["2", "0", "1.5", "one"])
+@pytest.mark.parametrize("version", ["3", "0", "1.5", "one"])
 def test_another_format_is_one_sentence_and_nothing_is_logged(version, tmp_path, capsys):
     make_discovery(tmp_path / "pictures", 20).save(tmp_path / "run")
     file = with_format(tmp_path, version)
     assert main(["report", str(tmp_path / "run"), "--edits", str(file)]) == 2
     said = capsys.readouterr().err
-    assert f"line 2, is of format '{version}', and this version of Holotype reads format 1" in said
+    assert f"line 2, is of format '{version}', and this version of Holotype reads format 2" in said
     assert "Traceback" not in said
     assert not (tmp_path / "run" / "edits.csv").exists()
 
 
-def test_a_log_without_a_format_is_added_to(tmp_path):
+def test_a_log_that_a_spreadsheet_has_saved_is_added_to(tmp_path):
     with_format(tmp_path, None)
     assert append_edits(tmp_path, [rename("Hawk"), rename("Owl")]) == [rename("Owl")]
     assert (tmp_path / "edits.csv").read_text() == edits_csv([rename("Hawk"), rename("Owl")])
@@ -144,6 +145,45 @@ def test_edits_of_another_run_are_refused_and_the_log_is_untouched(tmp_path):
     with pytest.raises(InputError, match=r"made in the report of run 'other', but .* holds run 'run-made-1'"):
         append_edits(tmp_path, [rename("Hawk", run="other")])
     assert not (tmp_path / "edits.csv").exists()
+
+
+def logged(folder: Path, *edits: Edit) -> bytes:
+    append_edits(folder, edits)
+    return (folder / "edits.csv").read_bytes()
+
+
+def test_lines_are_added_and_nothing_is_written_anew(tmp_path):
+    before = logged(tmp_path, rename("Hawk"))
+    file = os.stat(tmp_path / "edits.csv").st_ino
+    assert logged(tmp_path, rename("Owl")).startswith(before)
+    assert os.stat(tmp_path / "edits.csv").st_ino == file
+
+
+def test_an_edit_is_the_same_wherever_its_image_lies(tmp_path):
+    first = Edit("run-made-1", TIME, "reject", "/then/a.png", digest="d1")
+    append_edits(tmp_path, [first])
+    moved = Edit("run-made-1", TIME, "reject", "/now/a.png", digest="d1")
+    other = Edit("run-made-1", TIME, "reject", "/now/a.png", digest="d2")
+    assert append_edits(tmp_path, [moved, other]) == [other]
+
+
+@pytest.mark.parametrize("last", [rename("Käfer"), rename('two\nlines, "and" more'), rename("", id="new-02")])
+def test_a_line_that_a_kill_has_torn_is_told_and_dropped_wherever_it_was(last, tmp_path, caplog):
+    whole = logged(tmp_path, rename("Hawk"))
+    with_last = logged(tmp_path, last)
+    for length in range(len(with_last)):
+        (tmp_path / "edits.csv").write_bytes(with_last[:length])
+        expected = [rename("Hawk")] if length >= len(whole) - 1 else []
+        expected += [last] if length == len(with_last) - 1 else []  # but for the end of its line it is whole
+        assert read_log(tmp_path) == expected, length
+    (tmp_path / "edits.csv").write_bytes(with_last[:-3])
+    caplog.clear()
+    assert append_edits(tmp_path, [last]) == [last]
+    assert "ended in the middle of a line" in caplog.text
+    assert (tmp_path / "edits.csv").read_bytes() == with_last
+    (tmp_path / "edits.csv").write_bytes(with_last[:-1])
+    append_edits(tmp_path, [rename("Owl")])
+    assert read_log(tmp_path) == [rename("Hawk"), last, rename("Owl")]
 
 
 # -- two at once --------------------------------------------------------------------------------------

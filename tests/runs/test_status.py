@@ -36,7 +36,7 @@ def finish(folder: Path, **scores: float | None) -> Path:
 
 def leave_beat(folder: Path, **facts: object) -> None:
     """What a process left that was killed."""
-    times = {"born": "1", "started": THEN, "time": THEN}
+    times = {"started": THEN, "time": THEN}
     HEARTBEAT_SCHEMA.write(folder / "heartbeat.json", {**HERE, **times, **facts})
 
 

@@ -197,7 +197,8 @@ def test_each_backbone_counts_with_the_weights_of_a_sample(
     table = load_table(squares_folder / "squares.csv")
     weight, seen, real = np.where(table.labelled, 1.0, 7.0), [], estimate_k.estimate_count
     some = tmp_path / "some.parquet"
-    write_sample_file(some, list(table.path), list(table.label), weight, np.zeros(len(table)), {})
+    columns = {"path": list(table.path), "label": list(table.label), "weight": weight}
+    write_sample_file(some, columns, {})
 
     def estimate(*given, weight=None, **named):
         seen.append(weight)

@@ -104,9 +104,12 @@ def command(argv: Sequence[str]) -> int:
 def print_dry_run(table: Table, options: DiscoverOptions) -> int:
     """Print what a discovery would begin or go on with; raise the InputError that it would. Nothing is written."""
     config, edits, progress = options.config, options.edits, not options.no_progress
+    from holotype.discovery.collection import index_images, read_collection
     from holotype.discovery.dry_run import exif_summary, inspect_collection
 
-    seen = inspect_collection(table, config, progress)
+    folder = options.folder(table)
+    now = index_images(table, read_collection(folder), progress)
+    seen = inspect_collection(table, config, now, progress)
     shots = exif_summary(seen.table, config, seen.shots)
     if is_rank0_output():  # what follows takes seconds to import
         echo("\n".join((*seen.lines, *shots, *seen.unread)), flush=True)
@@ -115,15 +118,11 @@ def print_dry_run(table: Table, options: DiscoverOptions) -> int:
     from holotype.discovery.ensemble_training import choose_trainings
     from holotype.discovery.pipeline import check_table
     from holotype.discovery.plan import plan_round
-    from holotype.discovery.run_folder import check_labels_remain, stored_backbone
     from holotype.utils.device import pick_device
 
-    folder = options.folder(table)
-    check_labels_remain(folder, table)
     for part in (table, seen.table.take(seen.table.usable)):
-        check_table(part, config, folder, edits)
-    stored_backbone(folder, config.network)
-    plan = plan_round(folder, table, config, edits, progress)
+        check_table(part, config, folder)
+    plan = plan_round(folder, table, config, edits, now=now)
     lines = preview_plan(plan)
     if is_rank0_output() and lines:
         echo("\n".join(lines))

@@ -39,35 +39,32 @@ def make_parser() -> Parser:
 
 def command(argv: Sequence[str]) -> int:
     options: ReportOptions = make_parser().parse_args(argv)
-    from holotype.discovery.relocate import commit_relocation
-    from holotype.discovery.rounds import count_edits, replay_edits, resolved_edits
-    from holotype.export.zip import check_zip, write_zip
+    from holotype.discovery.rounds import apply_log, count_edits, identify_images
+    from holotype.export.zip import write_zip
     from holotype.report import build_report
     from holotype.report.projection import add_projection
-    from holotype.results.apply_edits import apply_log
     from holotype.results.discovery import Discovery
     from holotype.results.edits import EDIT_LOG, append_edits, read_edits
     from holotype.results.review_queue import QUEUE_FILE as QUEUE
     from holotype.results.review_queue import write_queue
-    from holotype.utils.atomic import clean_partial_tree, refuse_links
+    from holotype.utils.atomic import clean_partial_tree, refuse_existing, refuse_links
     from holotype.utils.locks import lock_folder
 
     folder, progress = options.run, not options.no_progress
     found = Discovery.load(folder)  # before anything is touched: is it a run at all?
     if options.zip:
-        check_zip(options.zip, options.overwrite)
+        refuse_existing(options.zip, options.overwrite, (".zip",))
     with lock_folder(folder):
         refuse_links(folder)
         clean_partial_tree(folder)
-        commit_relocation(folder)
         add_projection(folder, device=options.device, progress=progress)
         new = None
         if options.edits:
-            edits = resolved_edits(folder, read_edits(options.edits))
+            edits = identify_images(folder, read_edits(options.edits))
+            kept = f"{count_edits(folder, edits)}; all are kept in {folder / EDIT_LOG}"
             new = append_edits(folder, edits)
-            kept = f"{count_edits(len(edits), len(new))}; all are kept in {folder / EDIT_LOG}"
             echo(f"{options.edits}: {kept if edits else 'there is no edit in it'}.")
-        outcome = apply_log(folder, replay_edits(folder).before.names)
+        outcome = apply_log(folder)
         echo(applied_text(outcome, new, found.facts.edits.applied))
         for problem in outcome.problems:
             echo(f"- {problem}")
@@ -85,7 +82,7 @@ def command(argv: Sequence[str]) -> int:
 def applied_text(outcome: AppliedEdits, new: Sequence[Edit] | None, before: Sequence[str]) -> str:
     """What was done, in a line.
 
-    new: edits that were not in the log before; None where no file was options. before: digests of those that the run
+    new: edits that were not in the log before; None where no file was options. before: ids of those that the run
     held already.
     """
     held = {*outcome.discovery.facts.edits.applied}
@@ -95,7 +92,7 @@ def applied_text(outcome: AppliedEdits, new: Sequence[Edit] | None, before: Sequ
         if more := len(held - {*before}):
             return f"{plural(more, 'edit')} of the log applied."
         return f"No new edits to apply; {plural(len(held), 'edit')} of the log had been applied before."
-    count = sum(edit.digest in held for edit in new)
+    count = sum(edit.id in held for edit in new)
     late = sum(edit.run_id in outcome.discovery.facts.earlier_runs for edit in new)
     done = f"{plural(count, 'edit')} applied." if count else "No new edits to apply."
     return (
@@ -119,17 +116,18 @@ def zip_text(done: ZipResult, where: Path) -> str:
 def next_round_hint(folder: Path, outcome: AppliedEdits) -> list[str]:
     """What the edits say to another round, where there can be one and it would be told something new."""
     from holotype.discovery.constraints import is_all_reported
-    from holotype.discovery.rounds import pending_edits, replay_edits
+    from holotype.discovery.rounds import next_constraints, pending_edits
 
     if not outcome.discovery.facts.round:
         if not outcome.confirmed:
             return []
         return ["Nothing learns from confirmed labels here: only a run of holotype discover has rounds."]
-    labels, out = pending_edits(folder)
+    given = next_constraints(folder)
+    labels, out = pending_edits(folder, given)
     words = [plural(n, one) for n, one in ((labels, "label"), (out, "rejected image")) if n]
     if not words:
         return []
-    if is_all_reported(outcome.discovery, replay_edits(folder).given):
+    if is_all_reported(outcome.discovery, given):
         return [
             "Every image is labelled or rejected now, so another round has nothing to place until further images "
             f"come; holotype write {folder} --folders DIR takes the result out."

@@ -120,9 +120,7 @@ def count_categories(round: Round, features: np.ndarray) -> CountEstimate:
     config, table = round.config, round.drawn
     if round.out.any():
         table, features = table.take(~round.out), features[~round.out]
-    content = hashlib.sha256(
-        " ".join(round.plan.digests).encode()
-    ).hexdigest()  # a repaired image looks otherwise
+    content = hashlib.sha256(" ".join(round.digests).encode()).hexdigest()  # a repaired image looks otherwise
     key = count_key(table, round.chosen.backbone.digest, config.seed) | {"content": content}
     path = round.folder / COUNT_FILE
     if path.is_file():

@@ -1,25 +1,26 @@
-"""The images of a discovery as indexed, and the difference between two states of the collection.
+"""The images of a collection as indexed, and the difference between two states of it.
 
-`collection.parquet` in the run folder is the last look, whose sizes and times save reading files again; that of a round
-is the look that it was begun with. Paths are as seen from the root.
+An image is known by the digest of its content, so that nothing has to be rewritten where files are moved or renamed:
+`with_current_paths` looks up where the images of an earlier round lie now. `collection.parquet` in the run folder is
+the latest index, whose sizes and times save reading files again; that of a round is the index that it was begun with.
 
-An image is the same where path and content are the same; else where its content lies at another path (renamed or
-moved); else where other content lies at its path (repaired or replaced), or nearly the same box of its picture,
-wherever that lies now. What edits said of a repaired image still counts. Where an image went and, later, another one
-came to its path, the two are different images.
+Where other content lies at the path of an image (repaired or replaced), or nearly the same box of its picture,
+`aliases` leads from the new content to the old one: what was said of that still counts.
 """
 
 from __future__ import annotations
 
 import json
-import os
-from collections.abc import Callable, Iterable, Mapping
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 
 import numpy as np
 
 from holotype.data.boxes import overlap, split_box
+from holotype.data.detections import box_columns
 from holotype.data.hashing import file_stamps, image_digests
 from holotype.data.label_hygiene import nfc
 from holotype.data.paths import absolute, relative
@@ -31,7 +32,13 @@ from holotype.utils.text import plural
 
 COLLECTION_FILE = "collection.parquet"
 COLLECTION_META = b"holotype"
-COLLECTION_COLUMNS = ("path", "stamp", "digest", "label", "here", "relabelled")
+COLLECTION_COLUMNS = ("path", "stamp", "digest", "label")
+MAX_PATHS_NAMED = 3
+"""Examples of a line."""
+SEVERAL_IMAGES = 3
+"""Images that had a label, from which it is odd that none keeps it."""
+SAME_BOX = 0.5
+"""Share of two boxes that makes them boxes of the same thing."""
 
 
 @dataclass(frozen=True)
@@ -41,70 +48,92 @@ class ImageEntry:
     stamp: str
     """Size and time of its file (data/hashing.py)."""
     digest: str
-    """Of its content (data/hashing.py); "" where that could not be read."""
+    """Of its content (data/hashing.py); "" where that could not be read, or is empty."""
     label: str = ""
     """The class that it came with; "" = none."""
-    here: bool = True
-    """Or gone, and known from before."""
-    relabelled: bool = False
-    """Came with another label than the last time: what edits said of it before does not count while it has one."""
 
 
 @dataclass(frozen=True)
 class Collection:
-    """All images that a discovery knows."""
+    """All images of a table, in its order."""
 
     root: str = ""
     images: dict[str, ImageEntry] = field(default_factory=dict)
     """By path from the root."""
     means: dict[str, str] = field(default_factory=dict)
     """Label to the id of its class, where the two are not the same."""
+    aliases: dict[str, str] = field(default_factory=dict)
+    """Key of a repaired image, or of a box that was shifted, to the key that it had before."""
 
-    @property
-    def here(self) -> dict[str, ImageEntry]:
-        """Those that are not gone, in the order of the table."""
-        return {path: seen for path, seen in self.images.items() if seen.here}
+    @cached_property
+    def keys(self) -> list[str]:
+        """(N,) what each image is known by: its digest, or else its path."""
+        return [self.key(path) for path in self.images]
 
-    def labels(self, means: Mapping[str, str]) -> dict[str, str]:
-        """The classes that those of them came with, by path, "" = none. means: what labels are known to mean."""
-        return {path: means.get(seen.label, seen.label) for path, seen in self.here.items()}
+    def key(self, path: str) -> str:
+        """Return what the image at a path is known by."""
+        return self.images[path].digest or path
 
-    def moved(self, moves: Mapping[str, str], root: str) -> Collection:
-        """With other paths. moves: path then to path now, where these differ."""
-        images = {moves.get(path, path): seen for path, seen in self.images.items()}
-        return replace(self, root=root, images=images)
+    @cached_property
+    def paths(self) -> dict[str, list[str]]:
+        """Key to the paths of its copies."""
+        found = defaultdict(list)
+        for path, key in zip(self.images, self.keys, strict=True):
+            found[key].append(path)
+        return dict(found)
 
-    def with_gone(self, before: Collection) -> Collection:
-        """With the images that were known before, by the paths of today, and are no longer there."""
-        gone = {path: replace(seen, here=False, relabelled=False) for path, seen in before.images.items()}
-        return replace(
-            self, images={**self.images, **{p: s for p, s in gone.items() if p not in self.images}}
-        )
+    @cached_property
+    def labels(self) -> dict[str, str]:
+        """Key to the class that the image came with, "" = none; of copies that contradict each other, the first by
+        the alphabet."""
+        found: dict[str, str] = dict.fromkeys(self.paths, "")
+        for key, entry in zip(self.keys, self.images.values(), strict=True):
+            found[key] = min(filter(None, (found[key], entry.label)), default="")
+        return found
+
+    def ancestors(self, key: str) -> Iterator[str]:
+        """Yield the keys that an image had before, the latest first."""
+        seen = {key}
+        while (key := self.aliases.get(key, "")) and key not in seen:
+            seen.add(key)
+            yield key
+
+    @cached_property
+    def heirs(self) -> dict[str, list[str]]:
+        """Key of then to the keys now of the images that were repaired since."""
+        found = defaultdict(list)
+        for key in self.aliases.keys() & self.paths.keys():
+            for old in self.ancestors(key):
+                found[old].append(key)
+        return dict(found)
+
+    def present(self, key: str) -> str:
+        """Return the key that an image of then has now; the same where it is gone."""
+        return key if key in self.paths else min(self.heirs.get(key, [key]))
 
     def save(self, folder: Path) -> None:
         import pyarrow as pa
 
-        told = {"root": self.root, "means": self.means}
-        rows = [(path, s.stamp, s.digest, s.label, s.here, s.relabelled) for path, s in self.images.items()]
+        facts = {"root": self.root, "means": self.means, "aliases": self.aliases}
+        rows = [(path, e.stamp, e.digest, e.label) for path, e in self.images.items()]
         columns = zip(COLLECTION_COLUMNS, zip(*rows, strict=True), strict=True) if rows else ()
         table = pa.table({name: pa.array(values) for name, values in columns})
-        table = table.replace_schema_metadata({COLLECTION_META: json.dumps(told)})
-        write_parquet(folder / COLLECTION_FILE, table)
+        write_parquet(
+            folder / COLLECTION_FILE, table.replace_schema_metadata({COLLECTION_META: json.dumps(facts)})
+        )
 
 
 def read_collection(folder: Path) -> Collection | None:
-    """What `save` wrote; None where there is none."""
+    """Read what `save` wrote; None where there is none."""
     file = folder / COLLECTION_FILE
     if not file.is_file():
         return None
     try:
         table = read_parquet_table(file)
-        told = json.loads((table.schema.metadata or {})[COLLECTION_META])
+        facts = json.loads((table.schema.metadata or {})[COLLECTION_META])
         columns = [table[name].to_pylist() for name in COLLECTION_COLUMNS] if table.num_rows else []
-        rows = zip(*columns, strict=True)
-        return Collection(
-            str(told["root"]), {path: ImageEntry(*rest) for path, *rest in rows}, dict(told["means"])
-        )
+        images = {path: ImageEntry(*rest) for path, *rest in zip(*columns, strict=True)}
+        return Collection(str(facts["root"]), images, dict(facts["means"]), dict(facts["aliases"]))
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise InputError(
             f"{file} cannot be read ({' '.join(str(error).split())[:200]}); restore it from a copy, or run holotype "
@@ -113,41 +142,76 @@ def read_collection(folder: Path) -> Collection | None:
 
 
 def index_images(table: Table, last: Collection | None = None, progress: bool = False) -> Collection:
-    """The images of a table as they are. last: an earlier look; its digests count where size and time are the same."""
-    paths, stamp = relative([str(path) for path in table.path], table.root), file_stamps(list(table.path))
+    """Hash the images of a table. last: an earlier index, whose digests count where size and time are the same."""
+    files = [str(path) for path in table.path]
+    paths, stamps = relative(files, table.root), file_stamps(files)
     known = last.images if last is not None else {}
     marks = [(known[path].stamp, known[path].digest) if path in known else None for path in paths]
-    found = zip(
-        paths, stamp, image_digests(list(table.path), stamp, marks, progress), table.label, strict=True
+    digests = image_digests(files, stamps, marks, progress)
+    entries = (
+        ImageEntry(stamp, "" if stamp.startswith("0-") else digest, str(label))
+        for stamp, digest, label in zip(stamps, digests, table.label, strict=True)
     )
-    return Collection(
-        table.root, {path: ImageEntry(at, digest, str(label)) for path, at, digest, label in found}
-    )
+    return Collection(table.root, dict(zip(paths, entries, strict=True)))
 
 
-MatchTest = Callable[[ImageEntry, ImageEntry], bool]
-"""Whether an image of then and one of now are the same."""
-PARKED_FOLDER = " (gone {digest})"
-"""Follows the path of an image that is gone, where another one has its path now."""
-MAX_PATHS_NAMED = 3
-"""Examples of a line."""
-SEVERAL_IMAGES = 3
-"""Images that had a label, from which it is odd that none keeps it."""
-SAME_BOX = 0.5
-"""Share of two boxes that makes them boxes of the same thing."""
+def with_current_paths(found: Discovery, now: Collection) -> Discovery:
+    """Return a discovery with the paths that its images have now; those that are gone keep theirs."""
+    files = [str(path) for path in found.images["path"]]
+    before = relative(files, found.facts.root)
+    places = _current_places(before, found.keys, now)
+    moves = {path: place for path, place in zip(before, places, strict=True) if place not in ("", path)}
+    if found.facts.root == now.root and not moves:
+        return found
+    taken = {absolute(path, now.root) for path in now.images}
+    current = {
+        file: absolute(place, now.root) if place else f"{file} (gone)" if file in taken else file
+        for file, place in zip(files, places, strict=True)
+    }
+    images = found.images.assign(path=[current[file] for file in files])
+    if "group" in images:  # bursts are called after a frame unless people have named them
+        images = images.assign(group=[moves.get(group, group) for group in images["group"].fillna("")])
+    if "file" in images:
+        images = images.assign(**box_columns(list(images["path"])))
+    categories = [
+        replace(
+            category,
+            exemplars=[current.get(path, path) for path in category.exemplars],
+            borderline=[current.get(path, path) for path in category.borderline],
+        )
+        for category in found.categories
+    ]
+    return replace(found, images=images, categories=categories, facts=replace(found.facts, root=now.root))
+
+
+def _current_places(before: list[str], keys: list[str], now: Collection) -> list[str]:
+    """(N,) path of each image now, from the root, "" = gone. Copies keep their own paths as far as they can."""
+    key_at = dict(zip(now.images, now.keys, strict=True))
+    stayed = {
+        path
+        for path, key in zip(before, keys, strict=True)
+        if path in key_at and (key_at[path] == key or key in now.ancestors(key_at[path]))
+    }
+    free = {key: [path for path in paths if path not in stayed] for key, paths in now.paths.items()}
+    places = []
+    for path, key in zip(before, keys, strict=True):
+        others = [] if path in stayed else free.get(now.present(key), [])
+        places.append(path if path in stayed else others.pop(0) if others else "")
+    return places
+
+
+# -- what has changed -----------------------------------------------------------------------------------
 
 
 @dataclass
 class CollectionDiff:
-    """Between a look at a collection and an earlier one. Lists hold paths as seen from the root of today."""
+    """Between an index of a collection and an earlier one. Lists hold paths as seen from the root of today."""
 
     then: dict[str, str] = field(default_factory=dict)
     """Path now to path then, of every image that was known."""
-    moves: dict[str, str] = field(default_factory=dict)
-    """Path then to path now where these differ, of images that are gone too."""
+    aliases: dict[str, str] = field(default_factory=dict)
+    """As in Collection, of the images that were repaired since."""
     new: list[str] = field(default_factory=list)
-    back: list[str] = field(default_factory=list)
-    """Gone the last time."""
     gone: list[str] = field(default_factory=list)
     repaired: list[str] = field(default_factory=list)
     renamed: list[str] = field(default_factory=list)
@@ -162,13 +226,8 @@ class CollectionDiff:
     @property
     def trains(self) -> bool:
         """Is there something that the last round has not seen? A name is nothing."""
-        images = (self.new, self.back, self.gone, self.repaired)
+        images = (self.new, self.gone, self.repaired)
         return any((*images, self.labels_new, self.labels_changed, self.labels_gone))
-
-    @property
-    def relabelled(self) -> frozenset[str]:
-        """Images that were known and came with another label than then: what edits said of them before is older."""
-        return frozenset((*self.labels_new, *self.labels_changed)) & self.then.keys()
 
     @property
     def labels_are_others(self) -> bool:
@@ -178,28 +237,18 @@ class CollectionDiff:
     @property
     def words(self) -> str:
         """All in one line, "" where nothing has changed: 120 images new, 3 gone, 14 labels new."""
-        images = [
-            (len(self.new), "new"),
-            (len(self.back), "back"),
-            (len(self.gone), "gone"),
-            (len(self.repaired), "repaired"),
-            (len(self.renamed), "renamed"),
+        images = {"new": self.new, "gone": self.gone, "repaired": self.repaired, "renamed": self.renamed}
+        labels = {
+            "new": self.labels_new,
+            "changed": self.labels_changed,
+            "taken away": self.labels_gone,
+        }
+        counts = [(len(paths), end) for end, paths in images.items() if paths]
+        words = [
+            f"{n:,} {end}" if place else f"{plural(n, 'image')} {end}"
+            for place, (n, end) in enumerate(counts)
         ]
-        labels = [
-            (len(self.labels_new), "new"),
-            (len(self.labels_changed), "changed"),
-            (len(self.labels_gone), "taken away"),
-        ]
-        return ", ".join((*_count_phrase(images, "image"), *_count_phrase(labels, "label")))
-
-
-def _count_phrase(parts: Iterable[tuple[int, str]], what: str) -> list[str]:
-    """ "120 images new", "3 gone": the first part says of what; labels are named each time."""
-    counts = [(n, end) for n, end in parts if n]
-    return [
-        f"{plural(n, what)} {end}" if what == "label" or not place else f"{n:,} {end}"
-        for place, (n, end) in enumerate(counts)
-    ]
+        return ", ".join([*words, *(f"{plural(len(p), 'label')} {end}" for end, p in labels.items() if p)])
 
 
 def shown_names(paths: Iterable[str]) -> str:
@@ -209,32 +258,43 @@ def shown_names(paths: Iterable[str]) -> str:
     return f"{', '.join(names[:MAX_PATHS_NAMED])}{more}"
 
 
-# -- images ---------------------------------------------------------------------------------------------
-
-
 def diff_collections(before: Collection, now: Collection) -> CollectionDiff:
-    """Which images are the same ones. Labels are compared later, when it is known what they mean."""
-    pairs = _ImagePairs(before, now)
-    pairs.by_path(_is_same)
-    pairs.by_content()
-    changed = [*pairs.by_path(lambda then, _: then.here), *pairs.by_box()]
-    found = CollectionDiff(
-        then={there: path for path, there in pairs.found.items()}, repaired=sorted(changed)
-    )
-    for path, there in pairs.found.items():
-        if not before.images[path].here:
-            found.back.append(there)
-        elif there in pairs.by_name:
-            found.renamed.append(there)
-        if path != there:
-            found.moves[path] = there
-    for path in pairs.left:
-        seen, place = before.images[path], path
-        if path in now.images:  # somebody else's by now
-            place = path + PARKED_FOLDER.format(digest=seen.digest[:12])
-            found.moves[path] = place
-        found.gone += [place] if seen.here else []
-    found.new = [path for path in now.images if path not in found.then]
+    """Pair the images of two indices. Labels are compared later, when it is known what they mean.
+
+    An image is the same where path and content are the same; else where its content lies at another path; else where
+    other content lies at its path, or nearly the same box of its picture, wherever that lies now.
+    """
+    found = CollectionDiff()
+    left, free = dict.fromkeys(before.images), dict.fromkeys(now.images)  # no partner yet
+
+    def join(path: str, current: str, paths: list[str] | None = None) -> None:
+        found.then[current] = path
+        del left[path], free[current]
+        if paths is not None:
+            paths.append(current)
+
+    for path, current in _at_the_same_place(left, free, before, now):
+        if _is_same(before.images[path], now.images[current]):
+            join(path, current)
+    places = defaultdict(list)
+    for current in free:
+        places[now.images[current].digest].append(current)
+    # of copies, those first whose place is empty: at that of another something was repaired
+    for path in sorted(left, key=lambda path: any(place in free for place in _places(path, before, now))):
+        digest = before.images[path].digest
+        if digest and places[digest]:
+            join(path, places[digest].pop(0), found.renamed)
+    for path, current in _at_the_same_place(left, free, before, now):
+        join(path, current, found.repaired)
+    for path, current in _similar_boxes(left, free, before, now):
+        join(path, current, found.repaired)
+    for current in sorted(found.repaired):
+        path = found.then[current]
+        old, new = before.images[path].digest or path, now.images[current].digest or current
+        if old != new:
+            found.aliases[new] = old
+    found.repaired.sort()
+    found.new, found.gone = list(free), list(left)
     return found
 
 
@@ -242,116 +302,73 @@ def _is_same(then: ImageEntry, now: ImageEntry) -> bool:
     return then.digest == now.digest and bool(then.digest or then.stamp == now.stamp)
 
 
-class _ImagePairs:
-    """Images of then and of now that are found to be the same, one after the other."""
+def _places(path: str, before: Collection, now: Collection) -> tuple[str, ...]:
+    """Where an image of then would lie now: the very file, or the same path below another root."""
+    if before.root == now.root or not before.root or not now.root:
+        return (path,)
+    return *relative([absolute(path, before.root)], now.root), path
 
-    def __init__(self, before: Collection, now: Collection) -> None:
-        self.before, self.now = before, now
-        self.left, self.free = dict.fromkeys(before.images), dict.fromkeys(now.images)
-        """Paths then and now that have no partner yet."""
-        self.found: dict[str, str] = {}
-        """Path then to path now."""
-        self.by_name: set[str] = set()
-        """Paths now of those that have another name."""
 
-    def join(self, path: str, there: str) -> None:
-        self.found[path] = there
-        del self.left[path], self.free[there]
+def _at_the_same_place(
+    left: Mapping[str, None], free: Mapping[str, None], before: Collection, now: Collection
+) -> Iterator[tuple[str, str]]:
+    """Yield paths then and now that are the same place; whoever asks takes away those that belong together."""
+    for path in list(left):
+        for current in _places(path, before, now):
+            if path in left and current in free:
+                yield path, current
 
-    def places(self, path: str) -> tuple[str, ...]:
-        """Where an image of then would lie now: the very file, or the same path below another root."""
-        if self.before.root == self.now.root or not self.before.root or not self.now.root:
-            return (path,)
-        return *relative([absolute(path, self.before.root)], self.now.root), path
 
-    def by_path(self, fits: MatchTest) -> list[str]:
-        """Join what lies at the same path and fits; returns the paths now."""
-        joined = []
-        for path in list(self.left):
-            for there in self.places(path):
-                if there in self.free and fits(self.before.images[path], self.now.images[there]):
-                    self.join(path, there)
-                    joined.append(there)
-                    break
-        return joined
-
-    def by_box(self) -> list[str]:
-        """Join boxes of one picture that are nearly the same: a detector that is run again moves them a little. Returns
-        the paths now."""
-        free: dict[str, list[str]] = {}
-        files: dict[str, set[str]] = {}  # by size and time: boxes have digests, and their pictures have none
-        for there in self.free:
-            file, box = split_box(there)
-            if box is not None:
-                free.setdefault(file, []).append(there)
-                files.setdefault(self.now.images[there].stamp, set()).add(file)
-
-        def homes(path: str, file: str) -> Iterable[str]:
-            """Where the picture of a box lies now: at its place, or else where no other has its size and time."""
-            same = files.get(self.before.images[path].stamp, set())
-            return [place for place in self.places(file) if place in free] or (same if len(same) == 1 else ())
-
-        shares = [
-            (overlap(box, other), path, there)
-            for path, (file, box) in ((path, split_box(path)) for path in self.left)
-            if box is not None and self.before.images[path].here
-            for place in homes(path, file)
-            for there, (_, other) in ((there, split_box(there)) for there in free[place])
-            if other is not None
-        ]
-        joined = []
-        for share, path, there in sorted(shares, reverse=True):
-            if share >= SAME_BOX and path in self.left and there in self.free:
-                self.join(path, there)
-                joined.append(there)
-        return joined
-
-    def by_content(self) -> None:
-        """Join what has the same content: those with the same file name first, and what was there before what was
-        gone."""
-        homes: dict[str, list[str]] = {}
-        for there in self.free:
-            if digest := self.now.images[there].digest:
-                homes.setdefault(digest, []).append(there)
-        order = sorted(self.left, key=lambda path: not self.before.images[path].here)
-        for same_name in (True, False):
-            for path in [path for path in order if path in self.left]:
-                able = homes.get(self.before.images[path].digest, [])
-                fits = [a for a in able if not same_name or os.path.basename(a) == os.path.basename(path)]
-                if fits:
-                    able.remove(fits[0])
-                    self.join(path, fits[0])
-                    self.by_name.add(fits[0])
+def _similar_boxes(
+    left: Mapping[str, None], free: Mapping[str, None], before: Collection, now: Collection
+) -> Iterator[tuple[str, str]]:
+    """Yield boxes of one picture that are nearly the same: a detector that is run again moves them a little. A picture
+    that was renamed is found where no other has its size and time: boxes have digests, and their pictures have none."""
+    boxes, files = defaultdict(list), defaultdict(set)
+    for current in free:
+        file, box = split_box(current)
+        if box is not None:
+            boxes[file].append((current, box))
+            files[now.images[current].stamp].add(file)
+    shares = []
+    for path in left:
+        file, box = split_box(path)
+        if box is None:
+            continue
+        same = files.get(before.images[path].stamp, set())
+        pictures = [place for place in _places(file, before, now) if place in boxes]
+        for place in pictures or (same if len(same) == 1 else ()):
+            shares += [(overlap(box, other), path, current) for current, other in boxes[place]]
+    for share, path, current in sorted(shares, reverse=True):
+        if share >= SAME_BOX and path in left and current in free:
+            yield path, current
 
 
 # -- labels ---------------------------------------------------------------------------------------------
 
 
+def with_labels(now: Collection, labels: Iterable[str]) -> Collection:
+    """Return the index with other labels. labels: (N,)."""
+    pairs = zip(now.images.items(), labels, strict=True)
+    return replace(now, images={path: replace(entry, label=label) for (path, entry), label in pairs})
+
+
 def compare_labels(difference: CollectionDiff, before: Collection, now: Collection) -> None:
     """Put into the difference which labels are new, changed or taken away. now: with the labels as ids of classes."""
     taken = set()
-    for path, seen in now.here.items():
+    for path, entry in now.images.items():
         known = difference.then.get(path)
         then = before.images[known].label if known is not None else ""
-        if seen.label and not then:
+        if entry.label and not then:
             difference.labels_new.append(path)
-        elif seen.label and seen.label != then:
+        elif entry.label and entry.label != then:
             difference.labels_changed.append(path)
-        elif then and not seen.label:
+        elif then and not entry.label:
             difference.labels_gone.append(path)
             taken.add(then)
         elif then:
             difference.labels_kept += 1
-    difference.classes_gone = frozenset(taken - {seen.label for seen in now.here.values()})
-
-
-def with_digests(now: Collection, labels: Mapping[str, str], relabelled: frozenset[str]) -> Collection:
-    """The look with other labels, by path, and with the images marked whose label is a new one."""
-    marked = {
-        path: replace(seen, label=labels[path], relabelled=path in relabelled)
-        for path, seen in now.images.items()
-    }
-    return replace(now, images=marked)
+    difference.classes_gone = frozenset(taken - {entry.label for entry in now.images.values()})
 
 
 # -- what labels mean -----------------------------------------------------------------------------------

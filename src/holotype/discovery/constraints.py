@@ -9,53 +9,24 @@ merged       the most typical images of each part carry one label, that of the c
 split        the images that were taken out are moved ones; nothing is said of those that stayed
 renamed      the id keeps its name
 
-A label that follows from a merge gives way to what people have said of a copy of the image.
+Images are named by their keys (Collection.keys), so that what is said of one holds for its copies.
 """
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, TypeVar
 
 import numpy as np
 
 from holotype.data.duplicates import is_readable
-from holotype.data.load import check_trainable, with_readable_classes
-from holotype.data.paths import relative
+from holotype.data.load import with_readable_classes
 from holotype.data.table import Table
-from holotype.discovery.collection import Collection, shown_names
+from holotype.discovery.collection import Collection
 from holotype.errors import InputError
 from holotype.results.apply_edits import CONFIRMED_NOTE, MOVED_NOTE, REJECTED_NOTE, AppliedEdits
 from holotype.results.discovery import Discovery
-from holotype.results.edits import ACTIONS, Edit
-from holotype.utils.atomic import write_text
-from holotype.utils.serialization import FileSchema, SchemaError, from_value
-from holotype.utils.text import plural
-
-PATH_MAP_SCHEMA = FileSchema(2, "restore it from a copy, or run holotype discover with another --out")
-T = TypeVar("T")
-LABELS_FILE = "labels.json"
-"""Of a round: the labels that edits had given before it was trained, by path from the root."""
-REJECTED_FILE = "rejected.json"
-"""Of a round: the images that edits keep out of it, by path from the root."""
-
-
-def write_path_map(path: Path, content: Mapping[str, Any] | Sequence[str]) -> None:
-    """content: by path, or paths alone."""
-    PATH_MAP_SCHEMA.write(path, {"by_path": content})
-
-
-def read_path_map(path: Path, kind: type[T]) -> T:
-    """The content of a file that there is, of the type `kind`, such as dict[str, str]; else InputError."""
-    content = PATH_MAP_SCHEMA.read(path).get("by_path")
-    try:
-        return from_value(kind, content)
-    except SchemaError as problem:
-        raise PATH_MAP_SCHEMA.broken(path, problem) from problem
-
 
 TYPICAL_IMAGES = 9
 """Images of a part of a merged category that become labels, at most."""
@@ -63,7 +34,7 @@ TYPICAL_IMAGES = 9
 
 @dataclass(frozen=True)
 class Constraints:
-    """Of a round, from all edits before it. Images are named by their path from the root."""
+    """Of a round, from all edits before it."""
 
     labels: dict[str, str] = field(default_factory=dict)
     """Image to the id of its class; more than, and instead of, the labels that the images came with."""
@@ -74,34 +45,26 @@ class Constraints:
     follow: frozenset[str] = frozenset()
     """Images with a label that nobody gave them: it follows from a merge."""
 
-    def save(self, folder: Path) -> None:
-        """Write labels and rejections into the folder of a round."""
-        write_path_map(folder / LABELS_FILE, self.labels)
-        write_path_map(folder / REJECTED_FILE, sorted(self.rejected))
-
     @property
     def binds(self) -> bool:
         """Does it say more than names?"""
         return bool(self.labels or self.rejected)
 
-    def after(self, found: Discovery, applied: AppliedEdits, seen: Collection | None = None) -> Constraints:
-        """With what the edits of one more round say. found: as the round left it; applied: with its edits; seen: its
-        images, by whose content copies are known."""
+    @property
+    def images(self) -> Set[str]:
+        """Of which it says anything."""
+        return self.labels.keys() | self.rejected
+
+    def after(self, found: Discovery, applied: AppliedEdits) -> Constraints:
+        """With what the edits of one more round say. found: as the round left it; applied: with its edits."""
         edited = _EditedLabels(found, applied)
-        told = {**edited.moved(), **edited.confirmed}
-        rejected = (self.rejected | edited.rejected()) - told.keys()
-        kept = {path: edited.end(label) for path, label in self.labels.items()}
-        by_hand = {path: label for path, label in kept.items() if path not in self.follow} | told
-        copies = _DuplicateImages(seen or Collection(), by_hand, rejected)
-        kept = {
-            path: label
-            for path, label in kept.items()
-            if path in by_hand or not copies.are_said_otherwise(path, label)
-        }
-        typical = edited.typical(copies)
-        labels = {**typical, **kept, **told}
-        labels = {path: label for path, label in labels.items() if path not in rejected}
-        follow = (self.follow | (typical.keys() - kept.keys())) - told.keys()
+        stated = {**edited.moved(), **applied.confirmed}
+        rejected = (self.rejected | edited.rejected()) - stated.keys()
+        earlier = {key: edited.end(label) for key, label in self.labels.items()}
+        typical = edited.typical()
+        labels = {**typical, **earlier, **stated}
+        labels = {key: label for key, label in labels.items() if key not in rejected}
+        follow = (self.follow | (typical.keys() - earlier.keys())) - stated.keys()
         return Constraints(
             labels=labels,
             rejected=frozenset(rejected),
@@ -109,25 +72,41 @@ class Constraints:
             follow=follow & labels.keys(),
         )
 
-    def moved(self, moves: Mapping[str, str]) -> Constraints:
-        """With the paths that images have now. moves: path then to path now, where these differ."""
-        labels = {moves.get(path, path): label for path, label in self.labels.items()}
-        rejected, follow = (
-            frozenset(moves.get(path, path) for path in paths) for paths in (self.rejected, self.follow)
-        )
-        return replace(self, labels=labels, rejected=rejected, follow=follow)
+    def of_repaired(self, now: Collection) -> Constraints:
+        """With what was said of images before they were repaired, where nothing was said since."""
+        labels, rejected, follow = dict(self.labels), set(self.rejected), set(self.follow)
+        for key in now.aliases.keys() - self.images:
+            old = next((old for old in now.ancestors(key) if old in self.images), "")
+            if old in self.labels:
+                labels[key] = self.labels[old]
+            if old in self.rejected:
+                rejected.add(key)
+            if old in self.follow:
+                follow.add(key)
+        return replace(self, labels=labels, rejected=frozenset(rejected), follow=frozenset(follow))
 
-    def of_images(self, here: Set[str]) -> tuple[dict[str, str], frozenset[str]]:
+    def without(self, images: Set[str]) -> Constraints:
+        """Less what is said of some images."""
+        labels = {key: label for key, label in self.labels.items() if key not in images}
+        return replace(self, labels=labels, rejected=self.rejected - images)
+
+    def differs(self, later: Constraints, now: Collection) -> bool:
+        """Does a later one say something else of the images of today?"""
+        here = now.paths.keys()
+        return self.of_repaired(now).of_images(here) != later.of_images(here)
+
+    def of_images(self, keys: Set[str]) -> tuple[dict[str, str], frozenset[str]]:
         """Labels and rejections of these images alone."""
-        labels = {path: label for path, label in self.labels.items() if path in here}
-        return labels, self.rejected & here
+        labels = {key: label for key, label in self.labels.items() if key in keys}
+        return labels, self.rejected & keys
 
-    def apply(self, table: Table) -> Table:
-        """The table with these labels; the ids of classes that they name for the first time join the known ones."""
-        paths = relative([str(path) for path in table.path], table.root)
+    def apply(self, table: Table, keys: Sequence[str]) -> Table:
+        """The table with these labels; the ids of classes that they name for the first time join the known ones.
+
+        keys: (N,) of the images of the table, here and below."""
         label = [
-            "" if path in self.rejected else self.labels.get(path, own)
-            for path, own in zip(paths, table.label, strict=True)
+            "" if key in self.rejected else self.labels.get(key, own)
+            for key, own in zip(keys, table.label, strict=True)
         ]
         new = sorted(set(label) - set(table.known) - {""})
         return replace(table, label=np.array(label, dtype=object), known=(*table.known, *new))
@@ -138,21 +117,13 @@ class Constraints:
         known = dict.fromkeys(self.names.get(id, id) for id in table.known)
         return replace(table, label=np.array(label, dtype=object), known=tuple(known))
 
-    def follows(self, table: Table) -> np.ndarray:
-        """(N,) bool: images of the table whose label nobody gave them."""
-        paths = relative([str(path) for path in table.path], table.root)
-        return np.array([path in self.follow and path in self.labels for path in paths], dtype=bool)
+    def follows(self, keys: Sequence[str]) -> np.ndarray:
+        """(N,) bool: images whose label nobody gave them."""
+        return np.array([key in self.follow and key in self.labels for key in keys], dtype=bool)
 
-    def out(self, table: Table) -> np.ndarray:
-        """(N,) bool: images of the table that stay out of the round."""
-        paths = relative([str(path) for path in table.path], table.root)
-        return np.array([path in self.rejected for path in paths], dtype=bool)
-
-
-def read_constraints(folder: Path) -> Constraints:
-    """Read what `save` wrote: the labels and rejections that a round was begun with."""
-    rejected = read_path_map(folder / REJECTED_FILE, list[str])
-    return Constraints(read_path_map(folder / LABELS_FILE, dict[str, str]), frozenset(rejected))
+    def out(self, keys: Sequence[str]) -> np.ndarray:
+        """(N,) bool: images that stay out of the round."""
+        return np.array([key in self.rejected for key in keys], dtype=bool)
 
 
 def sampled_count(table: Table, came: np.ndarray) -> Table:
@@ -177,29 +148,12 @@ def rename_classes(found: Discovery, corrected: Discovery) -> dict[str, str]:
     return {c.id: c.name for c in corrected.categories if c.name != before.get(c.id, c.id)}
 
 
-class _DuplicateImages:
-    """What people have said of images of the same content."""
-
-    def __init__(self, seen: Collection, by_hand: Mapping[str, str], rejected: Set[str]) -> None:
-        self.content = {path: one.digest for path, one in seen.images.items() if one.digest}
-        self.said: dict[str, set[str]] = {}
-        for path, digest in self.content.items():
-            label = by_hand.get(path, seen.images[path].label)
-            if label or path in rejected:
-                self.said.setdefault(digest, set()).add("" if path in rejected else label)
-
-    def are_said_otherwise(self, path: str, label: str) -> bool:
-        """Of an image to which this label would only follow: do people say another one of its content, or none?"""
-        said = self.said.get(self.content.get(path, ""), set())
-        return bool(said) and label not in said
-
-
 class _EditedLabels:
     """A round before and after its edits, row by row."""
 
     def __init__(self, found: Discovery, applied: AppliedEdits) -> None:
         images, corrected = found.images, applied.discovery
-        self.path = relative([str(path) for path in images["path"]], found.facts.root)
+        self.key, self.path = found.keys, [str(path) for path in images["path"]]
         self.was = [str(id) for id in images["category_id"].fillna("")]
         self.now = [str(id) for id in corrected.images["category_id"].fillna("")]
         self.note = [str(note) for note in corrected.images["note"].fillna("")]
@@ -207,11 +161,11 @@ class _EditedLabels:
         """Before its edits."""
         self.typicality = images["typicality"].fillna(0).to_numpy(float)
         label, problem = images["label"].fillna(""), images["problem"].fillna("")
-        self.free = ((label == "") & (problem == "")).to_numpy(bool)
+        taken = ((label != "") | (problem != "")).to_numpy(bool)
+        self.taken = {key for key, is_taken in zip(self.key, taken, strict=True) if is_taken}
+        """Images that have a label of their own, or a copy that has one, or cannot be read."""
         self.known = set(found.known)
         self.merged = corrected.facts.edits.merged
-        names = relative(list(applied.confirmed), found.facts.root)
-        self.confirmed = dict(zip(names, applied.confirmed.values(), strict=True))
 
     def end(self, id: str) -> str:
         """What a category has been merged into."""
@@ -222,23 +176,24 @@ class _EditedLabels:
         return id
 
     def moved(self) -> dict[str, str]:
-        rows = zip(self.path, self.now, self.note, strict=True)
-        return {path: now for path, now, note in rows if note == MOVED_NOTE and now}
+        rows = zip(self.key, self.now, self.note, strict=True)
+        return {key: now for key, now, note in rows if note == MOVED_NOTE and now}
 
     def rejected(self) -> set[str]:
-        """By the edits of this round. What the round left out was rejected before it, and an edit of then that came
-        late may have taken that back."""
-        rows = zip(self.path, self.now, self.note, self.noted, strict=True)
-        return {path for path, now, note, before in rows if note == REJECTED_NOTE != before and not now}
+        """By the edits of this round, copies and all. What the round left out was rejected before it, and an edit of
+        then that came late may have taken that back."""
+        rows = list(zip(self.key, self.now, self.note, self.noted, strict=True))
+        placed = {key for key, now, _, _ in rows if now}
+        return {key for key, _, note, before in rows if note == REJECTED_NOTE != before} - placed
 
-    def typical(self, copies: _DuplicateImages) -> dict[str, str]:
+    def typical(self) -> dict[str, str]:
         """Labels of the parts of merged categories."""
         labels: dict[str, str] = {}
         for part, whole in sorted(self._joined()):
-            rows = [row for row, was, now in self._stayed() if (was, now) == (part, whole) and self.free[row]]
-            rows = [row for row in rows if not copies.are_said_otherwise(self.path[row], whole)]
+            rows = [row for row, was, now in self._stayed() if (was, now) == (part, whole)]
             rows.sort(key=lambda row: (-self.typicality[row], self.path[row]))
-            labels |= {self.path[row]: whole for row in rows[:TYPICAL_IMAGES]}
+            keys = dict.fromkeys(self.key[row] for row in rows if self.key[row] not in self.taken)
+            labels |= dict.fromkeys(list(keys)[:TYPICAL_IMAGES], whole)
         return labels
 
     def _stayed(self) -> Iterator[tuple[int, str, str]]:
@@ -254,103 +209,16 @@ class _EditedLabels:
         return {(was, now) for was, now in pairs if now in wholes and was not in self.known}
 
 
-# -- which edits take part ------------------------------------------------------------------------------
-
-REFUSED_FILE = "refused.txt"
-"""In the run folder: a sentence for each edit that cannot take part, as they were told before the last round."""
+# -- what cannot take part ------------------------------------------------------------------------------
 
 
-@dataclass
-class EditSummary:
-    """Of the edits of all rounds."""
-
-    applied: list[tuple[str, Edit]] = field(default_factory=list)
-    """Path of the image from the root ("" = none) and the edit, in their order."""
-    left: list[str] = field(default_factory=list)
-    """A sentence for each that could not be applied."""
-    overruled: int = 0
-    """Edits of images that later came with another label."""
-
-    def without(self, later: Set[str]) -> EditSummary:
-        """Less the edits of the images `later`, which came with another label since."""
-        kept = [(image, edit) for image, edit in self.applied if image not in later]
-        return EditSummary(kept, self.left, self.overruled + len(self.applied) - len(kept))
-
-    def moved(self, moves: Mapping[str, str]) -> EditSummary:
-        """With the paths that images have now. moves: path then to path now, where these differ."""
-        applied = [(moves.get(image, image), edit) for image, edit in self.applied]
-        return replace(self, applied=applied)
-
-    def standing(self, given: Constraints) -> list[tuple[str, Edit]]:
-        """Less those that a later one of the same image has overruled."""
-        last = {image: place for place, (image, _) in enumerate(self.applied) if image}
-        return [
-            (image, edit)
-            for place, (image, edit) in enumerate(self.applied)
-            if not image
-            or (last[image] == place and (edit.action == "reject" or image not in given.rejected))
-        ]
-
-    def told(self, number: int, given: Constraints, here: Set[str]) -> list[str]:
-        """Sentences for before a round is trained. here: the images of the round, by path from the root."""
-        if not self.applied and not self.left and not self.overruled:
-            return []
-        standing = self.standing(given)
-        count = Counter(edit.action for image, edit in standing if not image or image in here)
-        words = ", ".join(
-            f"{count[action]:,} {action.removesuffix('e')}ed" for action in ACTIONS if count[action]
-        )
-        overruled = self.overruled + len(self.applied) - len(standing)
-        by = "edits or labels" if self.overruled else "ones"
-        were = "was" if overruled == 1 else "were"
-        more = f"; {overruled:,} more {were} overruled by later {by}" if overruled else ""
-        labels, out = len(given.labels.keys() & here), len(given.rejected & here)
-        lines = [
-            f"Edits that take part in round {number}: {words or 'none'}{more}. They give {plural(labels, 'label')} "
-            f"and keep {plural(out, 'image')} out."
-        ]
-        if missing := [image for image, _ in standing if image and image not in here]:
-            names = dict.fromkeys(missing)
-            lines.append(
-                f"{plural(len(missing), 'edit')} of {plural(len(names), 'image')} now gone will count again once the "
-                f"images are back: {shown_names(names)}."
-            )
-        return [*lines, *self.left]
-
-
-def read_refused(folder: Path) -> list[str]:
-    """The sentences that were told before; none where nothing was refused yet."""
-    file = folder / REFUSED_FILE
-    return file.read_text(encoding="utf-8", errors="replace").splitlines() if file.is_file() else []
-
-
-def store_refused(folder: Path, left: Sequence[str]) -> None:
-    """After they were told: the sentences of all edits that cannot take part."""
-    if list(left) != read_refused(folder):
-        write_text(folder / REFUSED_FILE, "".join(f"{line}\n" for line in left))
-
-
-def unreported(folder: Path, left: Sequence[str]) -> list[str]:
-    """Of the sentences on edits that cannot take part: those that are new, and how many others there are."""
-    before = set(read_refused(folder))
-    fresh = [line for line in left if line not in before]
-    again = len(left) - len(fresh)
-    if again:
-        still = "is still" if again == 1 else "are still"
-        fresh.append(
-            f"{plural(again, 'edit')} {still} not applied (reported earlier; see {folder / REFUSED_FILE})."
-        )
-    return fresh
-
-
-def unreadable_labels(table: Table, given: Constraints) -> list[str]:
-    """A sentence for each image that edits have labelled and that cannot be read."""
-    paths = relative([str(path) for path in table.path], table.root)
+def unreadable_labels(table: Table, given: Constraints, images: Collection) -> list[str]:
+    """A sentence for each image that edits have labelled and that cannot be read. images: the index of the table."""
+    labels = ((path, given.labels.get(images.key(path), "")) for path in images.images)
     return [
-        f"The label {given.names.get(given.labels[path], given.labels[path])!r} of {path} cannot take part: the image "
-        "cannot be read."
-        for path, problem in zip(paths, table.problem, strict=True)
-        if problem and path in given.labels
+        f"The label {given.names.get(label, label)!r} of {path} cannot take part: the image cannot be read."
+        for (path, label), problem in zip(labels, table.problem, strict=True)
+        if problem and label
     ]
 
 
@@ -368,13 +236,11 @@ def visible_classes(table: Table, names: Mapping[str, str]) -> tuple[Table, list
     return readable, lines
 
 
-def check_images_left(table: Table, given: Constraints, folder: Path) -> None:
+def check_images_left(table: Table, given: Constraints, keys: Sequence[str], folder: Path) -> None:
     """Raise InputError where edits have left no image that another round could place. table: with their labels; what
-    it does not know to be unreadable is looked at."""
-    if not given.binds:
-        return
-    left = table.path[table.usable & ~table.labelled & ~given.out(table)]
-    if not any(is_readable(str(path)) for path in left):
+    it does not know to be unreadable is looked at. keys: (N,) of its images."""
+    left = table.path[table.usable & ~table.labelled & ~given.out(keys)]
+    if given.binds and not any(is_readable(str(path)) for path in left):
         raise InputError(
             f"With the edits every usable image{f' in {table.name}' if table.name else ''} is labelled or rejected, so "
             f"that nothing is left to place until further images come; holotype report {folder} applies the edits, and "
@@ -382,21 +248,13 @@ def check_images_left(table: Table, given: Constraints, folder: Path) -> None:
         )
 
 
-def check_assignable(table: Table, given: Constraints, folder: Path) -> None:
-    """Raise InputError where another round would find no classes to learn, or nothing to place. table: with the labels
-    of edits."""
-    check_images_left(table, given, folder)
-    check_trainable(table.take(~given.out(table)))
-
-
 def is_all_reported(found: Discovery, given: Constraints) -> bool:
     """Is every image of the collection labelled or rejected, so that another round has nothing to place? One frame
     speaks for its burst."""
-    images = found.images
-    paths = relative([str(path) for path in images["path"]], found.facts.root)
+    images, keys = found.images, found.keys
     label, problem = images["label"].fillna(""), images["problem"].fillna("")
-    told = [bool(own) or path in given.labels for path, own in zip(paths, label, strict=True)]
+    labelled = [bool(own) or key in given.labels for key, own in zip(keys, label, strict=True)]
     group = images["group"].fillna("") if "group" in images else [""] * len(images)
-    bursts = {burst for burst, said in zip(group, told, strict=True) if said} - {""}
-    rows = zip(paths, told, problem, group, strict=True)
-    return all(said or why or path in given.rejected or burst in bursts for path, said, why, burst in rows)
+    bursts = {burst for burst, is_labelled in zip(group, labelled, strict=True) if is_labelled} - {""}
+    rows = zip(keys, labelled, problem, group, strict=True)
+    return all(done or why or key in given.rejected or burst in bursts for key, done, why, burst in rows)

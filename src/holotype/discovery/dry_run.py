@@ -20,7 +20,7 @@ import torch
 
 from holotype.config.schema import DiscoverConfig
 from holotype.data.bursts import with_groups
-from holotype.data.duplicates import MAX_PAIRS, Pair, same_files, same_pictures, scan_thumbnails
+from holotype.data.duplicates import MAX_PAIRS, Pair, same_pictures, scan_thumbnails
 from holotype.data.exif import ExifData
 from holotype.data.image_store import CROP_FRACTION, decode_in_order
 from holotype.data.label_hygiene import similar_names, unsorted_names
@@ -29,10 +29,8 @@ from holotype.data.load import with_readable_classes
 from holotype.data.paths import find_images, relative
 from holotype.data.table import Table
 from holotype.discovery.choose_k import expected_k
-from holotype.discovery.collection import shown_names
-from holotype.discovery.constraints import check_assignable
+from holotype.discovery.collection import Collection, shown_names
 from holotype.discovery.plan import Round, RoundPlan
-from holotype.discovery.relocate import relocated_paths
 from holotype.discovery.round_runner import ExifTable, burst_groups, count_bursts
 from holotype.discovery.training_plan import VIEWS_OF_A_STEP, methods_of, plan_length, resolve_settings
 from holotype.errors import InputError
@@ -70,12 +68,14 @@ class DryRunReport:
     """What the heads of the files say."""
 
 
-def inspect_collection(table: Table, config: DiscoverConfig, progress: bool = False) -> DryRunReport:
-    """Look at every image once, small, and at the names of the classes."""
+def inspect_collection(
+    table: Table, config: DiscoverConfig, images: Collection, progress: bool = False
+) -> DryRunReport:
+    """Look at every image once, small, and at the names of the classes. images: the index of the table."""
     seen = scan_thumbnails(list(table.path), progress)
     told = table.with_problems([old or new for old, new in zip(table.problem, seen.problem, strict=True)])
     readable, gone = with_readable_classes(told)
-    copies = _linked(same_files(list(table.path), progress), table)
+    copies = _linked(_same_content(images), table)
     linked = _groups(copies)
     near = [(a, b) for a, b in same_pictures(seen) if linked.get(a, a) != linked.get(b, b)]
     lines = [
@@ -92,14 +92,14 @@ def log_report(round: Round, table: Table) -> None:
     """Log what a round begins with and how long it takes; only before the first one are the images opened for that.
 
     table: as it was read."""
-    plan, config = round.plan, round.config
-    if plan.last:
+    config = round.config
+    if round.last:
         named = round.given.called(round.table)
         lines = _result(named, config, len(named.known), round.corrected)
         lines += [*_names(named), *_label_files(table)]
     else:
-        lines = inspect_collection(plan.table, config, round.progress).lines
-    time = estimate_time(table, config, round.chosen.backbone, len(round.seeds), plan.to_embed)
+        lines = inspect_collection(round.source, config, round.images, round.progress).lines
+    time = estimate_time(table, config, round.chosen.backbone, len(round.seeds), round.to_embed)
     for line in (*lines, time):
         log.info(line)
 
@@ -212,6 +212,15 @@ def _differing(file: Path, table: Table) -> int:
 # -- copies ---------------------------------------------------------------------------------------------
 
 
+def _same_content(images: Collection) -> list[list[int]]:
+    """Groups of rows whose files have the same content."""
+    rows: dict[str, list[int]] = {}
+    for row, entry in enumerate(images.images.values()):
+        if entry.digest:
+            rows.setdefault(entry.digest, []).append(row)
+    return [group for group in rows.values() if len(group) > 1]
+
+
 def _linked(groups: Sequence[Sequence[int]], table: Table) -> list[Pair]:
     """A chain of pairs through each group, so that copies with different labels are neighbours once."""
     pairs = []
@@ -265,22 +274,20 @@ def preview_plan(plan: RoundPlan) -> list[str]:
     """What `discover` would do with this plan; refuse what it would refuse."""
     if not (plan.last and plan.trains):
         return plan.lines()
-    check_assignable(plan.labelled, plan.given, plan.folder)
+    plan.check()
     return [*plan.lines(), *plan.edit_lines(), *_expected_k(plan)]
 
 
 def _expected_k(plan: RoundPlan) -> list[str]:
     """How many categories there would be, as far as edits have a say."""
-    k, labelled, found = plan.config.k, plan.labelled, plan.history.discovery
+    k, labelled = plan.config.k, plan.labelled
     if k != "auto":
         known = len(labelled.known)
-        if known <= len(plan.table.known):
+        if known <= len(plan.source.known):
             return []
         so = memory_text(int(k), known) if int(k) >= known else f"--k {k} becomes {known}."
         return [f"With the labels from edits there are {known} known classes, so {so}"]
-    if found is None or not plan.given.binds:
-        return []
-    return [expected_k(relocated_paths(found, plan.relocation) if plan.relocation else found, labelled)]
+    return [expected_k(plan.before, labelled)] if plan.before and plan.given.binds else []
 
 
 def exif_summary(table: Table, config: DiscoverConfig, heads: Sequence[ExifData]) -> list[str]:

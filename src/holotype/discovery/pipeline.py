@@ -3,7 +3,7 @@
 Every step leaves its result in the run folder, so that a stopped run goes on where it was:
 
 identity.json, config.yaml           the backbone of all rounds, and what was asked for last
-collection.parquet, earlier.json     the images as they were seen last, and the paths that they had before
+collection.parquet                   the images as they were seen last
 embeddings/, count.json              of the steps on the way, for all rounds
 rounds/N/                            what each round was given and found, before edits: a run folder like any other
                                      (rounds.py)
@@ -29,21 +29,20 @@ from holotype.data.load import check_trainable, folder_name, load_table
 from holotype.data.table import Table
 from holotype.discovery.backbone_choice import BackboneChoice
 from holotype.discovery.choose_k import check_long_tail
-from holotype.discovery.constraints import check_assignable, check_images_left, read_refused, store_refused
+from holotype.discovery.collection import Collection, with_current_paths
 from holotype.discovery.dry_run import log_report
 from holotype.discovery.ensemble_training import choose_trainings, clear_trainings, store_seeds
 from holotype.discovery.plan import Round, RoundPlan, apply_plan, plan_round
-from holotype.discovery.relocate import commit_relocation
 from holotype.discovery.round_diff import write_changes
 from holotype.discovery.round_runner import MIN_UNLABELLED, run_round
 from holotype.discovery.rounds import (
     StepTimer,
-    edits_in,
     last_round,
     link_round,
+    read_refused,
     replay_edits,
     round_folder,
-    save_corrected,
+    store_refused,
 )
 from holotype.discovery.run_folder import (
     check_labels_remain,
@@ -51,6 +50,7 @@ from holotype.discovery.run_folder import (
     claim_folder,
     find_folder,
     reload_backbone,
+    stored_backbone,
 )
 from holotype.discovery.training_plan import methods_of
 from holotype.embeddings.store import EmbeddingParts
@@ -133,17 +133,13 @@ def discover_table(
     that the last round was not given (other images or labels, other settings, more edits), a new round is trained.
     """
     folder, embedded = Path(folder), EmbeddingParts(embeddings) if embeddings else None
-    check_labels_remain(folder, table)
-    check_table(table, config, folder, edits)
+    check_table(table, config, folder)
     with lock_folder(folder), running_heartbeat(folder):
         refuse_links(folder)
         clean_partial_tree(folder)
         config, chosen = claim_folder(folder, table, config, embedded)
-        commit_relocation(folder)
         plan = plan_round(folder, table, config, edits, progress)
         apply_plan(plan)
-        if plan.trains:  # before anybody is told that it will be
-            check_assignable(plan.labelled, plan.given, folder)
         for line in plan.lines():
             log.info(line)
         if plan.trains:
@@ -151,32 +147,39 @@ def discover_table(
             log_report(round, table)
             for line in plan.edit_lines():
                 log.info(line)
-            store_refused(folder, plan.history.account.left)
+            store_refused(folder, plan.history.left)
             run_round(round)
         elif plan.last:
             # a command that was killed at the end of its round has left what only an unfinished one needs
             own = round_folder(folder, plan.last)
             clean_up(RunFolder(own))
             clear_trainings(own)
-            score_round(own, plan.table)
-        return write_round_result(folder, progress)
+            score_round(own, plan)
+        return write_round_result(folder, plan.images, progress)
 
 
 def begin_round(
     plan: RoundPlan, chosen: BackboneChoice, progress: bool, embedded: EmbeddingParts | None = None
 ) -> Round:
     """Begin or resume a round as planned; what cannot be trained is refused."""
-    folder, config, table = plan.folder, plan.config, plan.labelled
-    check_method(table, config, chosen)
-    save_corrected(folder, plan.history)
+    folder, config = plan.folder, plan.config
+    check_method(plan.labelled, config, chosen)
     number = plan.start()
     RunFolder(folder).write_config(to_dict(config))
-    seeds = tuple(range(config.seed, config.seed + choose_trainings(folder, config, len(table))))
+    seeds = tuple(range(config.seed, config.seed + choose_trainings(folder, config, len(plan.source))))
     store_seeds(round_folder(folder, number), seeds)
-    return Round(plan, chosen, table, number, seeds, embedded, progress, StepTimer(folder))
+    return Round.of(
+        plan,
+        chosen,
+        number=number,
+        seeds=seeds,
+        embedded=embedded,
+        progress=progress,
+        clock=StepTimer(folder),
+    )
 
 
-def write_round_result(folder: Path, progress: bool) -> Discovery:
+def write_round_result(folder: Path, now: Collection, progress: bool) -> Discovery:
     """Apply the log of edits to the last round, and write model, discovery, assignments and report."""
     number = last_round(folder)
     with StepTimer(folder).step("the map"):
@@ -187,23 +190,26 @@ def write_round_result(folder: Path, progress: bool) -> Discovery:
         if problem not in before:
             log.warning(problem)
     link_round(folder, number)
-    applied.discovery.save(folder)
-    write_queue(folder, applied.discovery)
-    for line in write_changes(folder, number):
+    found = with_current_paths(applied.discovery, now)
+    found.save(folder)
+    write_queue(folder, found)
+    for line in write_changes(folder, number, now):
         log.info(line)
     with StepTimer(folder).step("the report"):
-        build_report(applied.discovery, folder, progress=progress)
-    return applied.discovery
+        build_report(found, folder, progress=progress)
+    return found
 
 
 # -- before anything is computed --------------------------------------------------------------------------
 
 
-def check_table(table: Table, config: DiscoverConfig, folder: Path, edits: Path | None = None) -> None:
+def check_table(table: Table, config: DiscoverConfig, folder: Path) -> None:
     """Raise InputError for collections in which there is nothing to discover, and for methods that do not exist.
 
-    folder: of the discovery, if it was begun: edits, and a further file of them, may label what came without one.
+    folder: of the discovery. Once it was begun, edits have a say in what can be learned and placed: `RoundPlan.check`.
     """
+    stored_backbone(folder, config.network)
+    check_labels_remain(folder, table)
     methods = methods_of(config)
     for method in methods:
         find_method(method)
@@ -214,25 +220,19 @@ def check_table(table: Table, config: DiscoverConfig, folder: Path, edits: Path 
             f"There are only {len(table)} images in {table.name or 'the collection'}; discover needs at least "
             f"{MIN_UNLABELLED}, and hundreds to be of use."
         )
-    try:
+    if not last_round(folder):
         check_trainable(table)
-    except InputError:
-        if not last_round(folder):
-            raise
-        given = replay_edits(folder, edits_in(folder, edits) if edits else ()).given
-        if (table.usable & ~table.labelled).any():  # else it is not edits that have labelled everything
-            check_images_left(given.apply(table), given, folder)
-        check_trainable(given.apply(table))
     if config.k != "auto":
         check_k(config.k, table, table.name)
 
 
-def score_round(own: Path, table: Table) -> None:
+def score_round(own: Path, plan: RoundPlan) -> None:
     """Score a finished round against the truth of the table, if it has one. own: folder of the round."""
-    record = RunFolder(own).finished()
+    record, table = RunFolder(own).finished(), plan.source
     if record is None or not has_truth(table):
         return
-    found, index = Discovery.load(own), {id: i for i, id in enumerate(ModelConfig.read(own).ids)}
+    found = with_current_paths(Discovery.load(own), plan.images)
+    index = {id: i for i, id in enumerate(ModelConfig.read(own).ids)}
     images = found.images.set_index("path")
     table = table.take(np.isin(table.path, images.index))
     images = images.loc[table.path]

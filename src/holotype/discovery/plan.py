@@ -6,45 +6,43 @@ it returns. `apply_plan` writes to the run folder what was planned. Nothing is t
 
 from __future__ import annotations
 
-import dataclasses
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Set
+from dataclasses import dataclass, field, fields, replace
 from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from holotype.config.schema import DiscoverConfig
 from holotype.data.boxes import split_box
-from holotype.data.paths import relative
+from holotype.data.load import check_trainable
 from holotype.data.table import Table
 from holotype.discovery.backbone_choice import BackboneChoice
 from holotype.discovery.collection import (
     Collection,
     CollectionDiff,
-    LabelAliases,
     compare_labels,
     diff_collections,
     index_images,
     read_collection,
     resolve_aliases,
     shown_names,
-    with_digests,
+    with_current_paths,
+    with_labels,
 )
-from holotype.discovery.constraints import Constraints, read_constraints, sampled_count
-from holotype.discovery.relocate import Relocation, rewrite_paths
+from holotype.discovery.constraints import Constraints, check_images_left, sampled_count
 from holotype.discovery.rounds import (
     EditHistory,
     StepTimer,
-    corrected_rounds,
     count_edits,
-    edits_in,
-    finished_rounds,
     is_incomplete,
     last_round,
+    read_edits_of,
     replay_edits,
     round_folder,
+    round_inputs,
     started_rounds,
 )
 from holotype.discovery.training_plan import RoundConfig, read_round_config, stated_groups
@@ -52,7 +50,7 @@ from holotype.embeddings.store import EmbeddingParts
 from holotype.errors import InputError
 from holotype.results.apply_edits import REJECTED_NOTE
 from holotype.results.discovery import Discovery
-from holotype.results.edits import Edit, append_edits, check_run, new_edits, read_log, run_ids
+from holotype.results.edits import EDIT_LOG, Edit, append_edits, run_ids
 
 
 @dataclass
@@ -62,47 +60,47 @@ class RoundPlan:
     folder: Path
     """Of the discovery."""
     config: DiscoverConfig
-    table: Table
+    source: Table
     """With the ids of classes as labels, before edits."""
-    seen: Collection
-    """Its images, and those that are gone; paths as seen from the root of today."""
-    round_config: RoundConfig
+    images: Collection
+    """Its images, with the same labels."""
+    inputs: RoundConfig
+    """What the round is begun with."""
     history: EditHistory = field(default_factory=EditHistory)
-    """What people have said, by the paths of today, less what newer labels overrule."""
+    """What people have said, less what newer labels overrule."""
     last: int = 0
     """Number of the last finished round, 0 where there is none."""
     difference: CollectionDiff = field(default_factory=CollectionDiff)
     """From what the last round saw."""
-    aliases: LabelAliases = field(default_factory=LabelAliases)
     edits: list[Edit] = field(default_factory=list)
     """That the log does not hold yet: those of a file, and renames that follow from labels."""
-    relocation: Relocation | None = None
-    """Where the images lie now, if that is not where the folder of the discovery says."""
-    old_root: str = ""
-    """The folder of the images in the last round."""
-    settings: list[str] = field(default_factory=list)
-    """Settings that differ from those of the last round, in words."""
-    has_new_edits: bool = False
-    """Do edits say something else of these images than the last round was given?"""
-    overruled: list[str] = field(default_factory=list)
-    """Images whose label is newer than the edits of them."""
+    changes: list[str] = field(default_factory=list)
+    """Since the last round, a sentence each."""
+    trains: bool = True
+    """Is there something that the last round was not given?"""
     edits_line: str = ""
     """On the file of edits."""
-
-    @property
-    def trains(self) -> bool:
-        """Is there something that the last round was not given?"""
-        return not self.last or self.difference.trains or bool(self.settings) or self.has_new_edits
 
     @property
     def given(self) -> Constraints:
         """What edits say to the round."""
         return self.history.given
 
-    @property
+    @cached_property
+    def before(self) -> Discovery | None:
+        """The round before, as corrected, with the paths of today."""
+        found = self.history.discovery
+        return with_current_paths(found, self.images) if found is not None else None
+
+    @cached_property
     def labelled(self) -> Table:
         """The table with the labels of edits."""
-        return self.given.apply(self.table)
+        return self.given.apply(self.source, self.images.keys)
+
+    @cached_property
+    def out(self) -> np.ndarray:
+        """(N,) bool: images that people have rejected."""
+        return self.given.out(self.images.keys)
 
     @property
     def to_embed(self) -> int | None:
@@ -112,10 +110,10 @@ class RoundPlan:
     @cached_property
     def digests(self) -> tuple[str, ...]:
         """(N,) contents of the images, in the order of the table."""
-        return tuple(entry.digest for entry in self.seen.here.values())
+        return tuple(entry.digest for entry in self.images.images.values())
 
     @property
-    def number(self) -> int:
+    def next_number(self) -> int:
         """Number of the round: that of the last one where it was stopped, or else a new one."""
         number = max(started_rounds(self.folder), default=0)
         own, stopped = round_folder(self.folder, number), number > last_round(self.folder)
@@ -124,22 +122,26 @@ class RoundPlan:
     def is_that_of(self, own: Path) -> bool:
         """Does the round in the folder `own` train on the very same? The name of a category changes nothing."""
         try:
-            given, seen, config = read_constraints(own), read_collection(own), read_round_config(own)
+            images, inputs = read_collection(own), read_round_config(own)
         except InputError:  # stopped before all of it was written
             return False
-        same = (given.labels, given.rejected) == (self.given.labels, self.given.rejected)
-        if not same or config is None or seen is None:
-            return False
-        return self.round_config == config and _trained_images(seen) == _trained_images(self.seen)
+        return images is not None and inputs == self.inputs and _trained(images) == _trained(self.images)
+
+    def check(self) -> None:
+        """Raise InputError where a round would find no classes to learn, or nothing to place."""
+        if not self.trains:
+            return
+        if (self.source.usable & ~self.source.labelled).any():  # else it is not edits that have labelled all
+            check_images_left(self.labelled, self.given, self.images.keys, self.folder)
+        check_trainable(self.labelled.take(~self.out))
 
     def start(self) -> int:
         """Begin the round, or resume the one that was stopped; returns its number."""
-        number = self.number
+        number = self.next_number
         own = round_folder(self.folder, number)
         if not self.is_that_of(own):
-            self.given.save(own)
-            self.seen.save(own)
-            self.round_config.save(own)  # last: a round without it was stopped on its way
+            self.images.save(own)
+            self.inputs.save(own)  # last: a round without it was stopped on its way
         return number
 
     # -- in words ---------------------------------------------------------------------------------------
@@ -148,60 +150,21 @@ class RoundPlan:
         """What has changed, and whether another round follows; nothing before the first round."""
         if not self.last:
             return []
-        moved = self.old_root != self.seen.root
         lines = [self.edits_line] if self.edits_line else []
-        changes = [f"The images are in {self.seen.root} now."] if moved else []
-        changes += [f"Since round {self.last}: {self.difference.words}."] if self.difference.words else []
-        changes += [*self._repaired(), *self._labels()]
-        if self.settings:
-            changes.append(f"Settings that differ from round {self.last}: {', '.join(self.settings)}.")
-        if self.has_new_edits and not self.difference.trains:
-            changes.append(f"There are edits that round {self.last} did not have.")
         if self.trains:
-            return [*lines, *changes, "Another round is needed."]
-        nothing = "Nothing else has changed" if changes else "Nothing has changed"
-        return [*lines, *changes, f"{nothing} since round {self.last}: its result stands."]
+            return [*lines, *self.changes, "Another round is needed."]
+        nothing = "Nothing else has changed" if self.changes else "Nothing has changed"
+        return [*lines, *self.changes, f"{nothing} since round {self.last}: its result stands."]
 
     def edit_lines(self) -> list[str]:
         """Which edits take part in the round, which do not and why."""
-        return self.history.told(self.number, self.seen.here.keys(), self.folder)
-
-    def _repaired(self) -> list[str]:
-        repaired = self.difference.repaired
-        if not repaired:
-            return []
-        lines = [f"Repaired or replaced, and read again: {shown_names(repaired)}."]
-        edited = [path for path in repaired if path in self.given.labels or path in self.given.rejected]
-        if edited:
-            lines.append(
-                f"What edits say of {shown_names(edited)} still counts; correct it in the report if it shows "
-                "something else now."
-            )
-        return lines
-
-    def _labels(self) -> list[str]:
-        lines = [
-            f"The class {id} is labelled {name} {'again' if id == name else 'now'}; it stays the same class under that "
-            "name."
-            for id, name in self.aliases.names.items()
-        ]
-        if self.difference.labels_are_others:
-            lines.append(
-                f"None of the images that had a label in round {self.last} keeps it. If a list of labels was "
-                "forgotten, stop now and name it with --labels."
-            )
-        if self.overruled:
-            lines.append(
-                f"Labels that are newer than edits of the same images count instead: {shown_names(self.overruled)}."
-            )
-        return lines
+        return self.history.lines(self.next_number, self.images, self.folder)
 
 
-@dataclass
-class Round:
+@dataclass(kw_only=True)
+class Round(RoundPlan):
     """A round on its way from plan to categories."""
 
-    plan: RoundPlan
     chosen: BackboneChoice
     table: Table
     """With the labels of edits; as the round goes on, with problems, bursts and the labels that they spread."""
@@ -219,34 +182,16 @@ class Round:
     sizes: str = ""
     """Why, in a sentence."""
 
-    @property
-    def config(self) -> DiscoverConfig:
-        return self.plan.config
-
-    @property
-    def folder(self) -> Path:
-        """Of the discovery: embeddings and the estimate of the number of categories serve all rounds."""
-        return self.plan.folder
+    @classmethod
+    def of(cls, plan: RoundPlan, chosen: BackboneChoice, **more: Any) -> Round:
+        """Return the round that was planned."""
+        planned = {one.name: getattr(plan, one.name) for one in fields(RoundPlan)}
+        return cls(**planned, chosen=chosen, table=plan.labelled, **more)
 
     @property
     def own(self) -> Path:
         """Folder of the round."""
         return round_folder(self.folder, self.number)
-
-    @property
-    def given(self) -> Constraints:
-        """What edits say; the labels are in the table already."""
-        return self.plan.given
-
-    @property
-    def before(self) -> Discovery | None:
-        """The round before, as corrected."""
-        return self.plan.history.discovery
-
-    @cached_property
-    def out(self) -> np.ndarray:
-        """(N,) bool: images that people have rejected."""
-        return self.given.out(self.table)
 
     @property
     def corrected(self) -> bool:
@@ -263,116 +208,126 @@ class Round:
     def drawn(self) -> Table:
         """`active` less the labels from edits: people picked those where something was wrong, and what is estimated
         from labels supposes that they were drawn."""
-        return sampled_count(self.active, self.plan.table.label) if self.given.labels else self.active
+        return sampled_count(self.active, self.source.label) if self.given.labels else self.active
 
 
 def plan_round(
-    folder: Path, table: Table, config: DiscoverConfig, edits: Path | None = None, progress: bool = False
+    folder: Path,
+    table: Table,
+    config: DiscoverConfig,
+    edits: Path | None = None,
+    progress: bool = False,
+    now: Collection | None = None,
 ) -> RoundPlan:
-    """Compare images, labels, settings and edits with the last round. edits: a file. Nothing is written."""
-    last, known = last_round(folder), read_collection(folder)
-    new = edits_in(folder, edits) if edits is not None else []
-    check_run(folder, new)
-    now = index_images(table, known, progress)
+    """Compare images, labels, settings and edits with the last round. Nothing is written.
+
+    edits: a file. now: the index of the table, where it was made already.
+    """
+    last, stored = last_round(folder), read_collection(folder) or Collection()
+    now = now or index_images(table, stored, progress)
     before = seen_images(folder, last) if last else Collection(table.root)
     difference = diff_collections(before, now)
-    relocation = None
     if last:
         check_same_images(folder, table, before, now, difference)
-        if difference.moves or before.root != now.root:
-            files = dict(zip(now.images, map(str, table.path), strict=True))
-            relocation = Relocation(now.root, difference.moves, files)
-            new = with_old_paths(new, round_folder(folder, last), relocation, difference)
-    means = known.means if known else {}
-
-    def replay(labels: Mapping[str, str]) -> EditHistory:
-        return replay_edits(folder, new, {then: labels[path] for path, then in difference.then.items()})
-
-    history = replay(now.labels(means))
-    edits_line = f"{edits}: {count_edits(len(new), len(new_edits(read_log(folder), new)))}." if edits else ""
-    aliases = resolve_aliases(now, before, difference.then, means, history.discovery)
-    table = aliases.spoken(table)
-    labels = dict(zip(now.images, table.label, strict=True))
-    if aliases.names:
-        new = [*new, *rename_edits(folder, history, aliases)]
-        history = replay(labels)
-    compare_labels(difference, before, with_digests(now, labels, frozenset()))
-    gone = before.moved(difference.moves, now.root)
-    seen = with_digests(now, labels, difference.relabelled).with_gone(gone)
-    history = history.moved(difference.moves)
-    overruled = history.overruled(difference.relabelled, labels)
-    edited = history.given.labels.keys() | history.given.rejected
-    history = history.without(overruled)
+    new = read_edits_of(folder, edits, now) if edits is not None else []
+    edits_line = f"{edits}: {count_edits(folder, new)}." if edits else ""
+    history = replay_edits(folder, new)
+    labels = resolve_aliases(now, before, difference.then, stored.means, history.discovery)
+    if labels.names:
+        new = [*new, *rename_edits(folder, history, labels.names)]
+        history = replay_edits(folder, new)
+    table = labels.spoken(table)
+    now = replace(
+        with_labels(now, table.label), means=labels.means, aliases={**stored.aliases, **difference.aliases}
+    )
+    compare_labels(difference, before, now)
+    said, history = history.given.of_repaired(now), history.of_today(now)
     groups = stated_groups(table, [entry.digest for entry in now.images.values()])
-    round_config = RoundConfig.of(config, table.name, groups)
+    inputs = RoundConfig.of(config, table.name, groups, history.given.labels, history.given.rejected)
     then = read_round_config(round_folder(folder, last))
-    inputs = read_constraints(round_folder(folder, last)) if last else Constraints()
-    here = seen.here.keys()
+    settings = inputs.others(then) if then else []
+    has_new_edits = round_inputs(folder, last).differs(history.given, now)
+    changes = [f"The images are in {now.root} now."] if before.root != now.root else []
+    changes += [f"Since round {last}: {difference.words}."] if difference.words else []
+    changes += [*_repaired(difference, now, history.given), *_class_names(labels.names)]
+    changes += _labels(difference, now, said.images - history.given.images, last)
+    changes += [f"Settings that differ from round {last}: {', '.join(settings)}."] if settings else []
+    if has_new_edits and not difference.trains:
+        changes.append(f"There are edits that round {last} did not have.")
     return RoundPlan(
         folder,
         config,
         table,
-        dataclasses.replace(seen, means=aliases.means),
-        round_config,
+        now,
+        inputs,
         history,
         last,
         difference,
-        aliases,
         edits=new,
-        relocation=relocation,
-        old_root=before.root,
-        settings=round_config.others(then) if then else [],
-        has_new_edits=inputs.moved(difference.moves).of_images(here) != history.given.of_images(here),
-        overruled=sorted(overruled & edited),
+        changes=changes if last else [],
+        trains=not last or difference.trains or bool(settings) or has_new_edits,
         edits_line=edits_line,
     )
 
 
-def apply_plan(plan: RoundPlan) -> None:
-    """Write edits, the paths of today and the images as they are into the folder of the discovery."""
-    folder = plan.folder
-    if plan.edits:
-        append_edits(folder, plan.edits)
-    if plan.relocation is not None:
-        rounds = [round_folder(folder, number) for number in finished_rounds(folder)]
-        rewrite_paths(folder, [*rounds, *corrected_rounds(folder)], plan.old_root, plan.relocation)
-        labels = plan.seen.labels({})
-        history = replay_edits(folder, labels=labels)
-        plan.history = history.without(history.overruled(plan.difference.relabelled, labels))
-    stored = read_collection(folder)
-    if plan.seen != stored or list(plan.seen.means) != list(
-        stored.means
-    ):  # the newest label of a class is last
-        plan.seen.save(folder)
-
-
-def with_old_paths(
-    edits: Sequence[Edit], last: Path, where: Relocation, difference: CollectionDiff
-) -> list[Edit]:
-    """Edits that name images by their paths of today, with the paths that the last round knows. last: its folder."""
-    if not edits:
+def _repaired(difference: CollectionDiff, now: Collection, given: Constraints) -> list[str]:
+    if not difference.repaired:
         return []
-    found = Discovery.load(last)
-    paths = [str(path) for path in found.images["path"]]
-    place = dict(zip(relative(paths, found.facts.root), paths, strict=True))
-    old = {where.files[now]: place[then] for now, then in difference.then.items() if then in place}
-    known = set(paths)
+    lines = [f"Repaired or replaced, and read again: {shown_names(difference.repaired)}."]
+    if edited := [path for path in difference.repaired if now.key(path) in given.images]:
+        lines.append(
+            f"What edits say of {shown_names(edited)} still counts; correct it in the report if it shows something "
+            "else now."
+        )
+    return lines
+
+
+def _class_names(names: Mapping[str, str]) -> list[str]:
     return [
-        edit if edit.image in known else dataclasses.replace(edit, image=old.get(edit.image, edit.image))
-        for edit in edits
+        f"The class {id} is labelled {name} {'again' if id == name else 'now'}; it stays the same class under that "
+        "name."
+        for id, name in names.items()
     ]
 
 
-def rename_edits(folder: Path, history: EditHistory, aliases: LabelAliases) -> list[Edit]:
+def _labels(difference: CollectionDiff, now: Collection, overruled: Set[str], last: int) -> list[str]:
+    """overruled: images of which edits no longer count, since their labels are newer."""
+    lines = []
+    if difference.labels_are_others:
+        lines.append(
+            f"None of the images that had a label in round {last} keeps it. If a list of labels was forgotten, stop "
+            "now and name it with --labels."
+        )
+    changed = sorted((*difference.labels_new, *difference.labels_changed))
+    if paths := [path for path in changed if now.key(path) in overruled]:
+        lines.append(
+            f"Labels that are newer than edits of the same images count instead: {shown_names(paths)}."
+        )
+    return lines
+
+
+def apply_plan(plan: RoundPlan) -> None:
+    """Write edits and the images as they are into the folder of the discovery; edits also where no round can follow,
+    which raises InputError."""
+    if plan.edits or (plan.folder / EDIT_LOG).is_file():
+        append_edits(plan.folder, plan.edits)
+    plan.check()
+    stored = read_collection(plan.folder)
+    # the newest label of a class is last
+    if plan.images != stored or list(plan.images.means) != list(stored.means):
+        plan.images.save(plan.folder)
+
+
+def rename_edits(folder: Path, history: EditHistory, names: Mapping[str, str]) -> list[Edit]:
     """Edits that give classes the names of their labels."""
     run, *_ = (*run_ids(folder), *history.runs[-1:])  # a kill may have left what people see a round behind
     at = datetime.now(UTC).isoformat(timespec="milliseconds")
-    return [Edit(run, at, "rename", "", id, name) for id, name in aliases.names.items()]
+    return [Edit(run, at, "rename", "", id, name) for id, name in names.items()]
 
 
-def _trained_images(seen: Collection) -> list[tuple[str, str, str]]:
+def _trained(images: Collection) -> list[tuple[str, str, str]]:
     """What training sees of the images, in their order."""
-    return [(path, entry.digest or entry.stamp, entry.label) for path, entry in seen.here.items()]
+    return [(path, entry.digest or entry.stamp, entry.label) for path, entry in images.images.items()]
 
 
 def check_same_images(
@@ -381,12 +336,12 @@ def check_same_images(
     """Raise InputError for a collection that has nothing in common with that of the discovery."""
     same = len(found.then) - len(found.repaired)
     if not same and (not found.then or before.root != now.root):
-        then, today = (any(split_box(path)[1] for path in seen.here) for seen in (before, now))
+        then, today = (any(split_box(path)[1] for path in seen.images) for seen in (before, now))
         cure = "choose another folder with --out"
         if then != today:
             cure = f"{'give its boxes again with --boxes' if then else 'leave the boxes out'}, or {cure}"
         raise InputError(
-            f"{folder} holds a discovery of other images: none of its {len(before.here):,}{' boxes' if then else ''} "
+            f"{folder} holds a discovery of other images: none of its {len(before.images):,}{' boxes' if then else ''} "
             f"is among those of {table.name}; {cure}."
         )
 

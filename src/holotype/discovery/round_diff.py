@@ -10,8 +10,8 @@ from collections import Counter
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 
-from holotype.discovery.rounds import CORRECTED_FOLDER, finished_rounds, round_folder
-from holotype.results.discovery import DISCOVERY_FILE as DISCOVERY
+from holotype.discovery.collection import Collection, with_current_paths
+from holotype.discovery.rounds import finished_rounds, replay_edits, round_folder
 from holotype.results.discovery import Category, Discovery, write_csv
 from holotype.utils.atomic import atomic_write
 from holotype.utils.text import plural
@@ -43,14 +43,18 @@ class CategoryChange:
     """Images that were in the one and are in the other."""
 
 
-def write_changes(folder: Path, number: int) -> list[str]:
-    """Compare a round with the one before it and write the table; returns sentences, none where that was done."""
+def write_changes(folder: Path, number: int, now: Collection) -> list[str]:
+    """Compare a round with the one before it and write the table; returns sentences, none where that was done.
+
+    now: the index of today."""
     earlier = max((n for n in finished_rounds(folder) if n < number), default=0)
-    own, file = round_folder(folder, earlier), round_folder(folder, number) / CHANGES_FILE
-    if file.is_file() or not (own / CORRECTED_FOLDER / DISCOVERY).is_file():
+    file = round_folder(folder, number) / CHANGES_FILE
+    corrected = None if file.is_file() else replay_edits(folder, until=earlier).discovery
+    if corrected is None:
         return []
-    found, before = Discovery.load(own), Discovery.load(own / CORRECTED_FOLDER)
-    made = category_changes(found, before, Discovery.load(round_folder(folder, number)))
+    found, after = (Discovery.load(round_folder(folder, n)) for n in (earlier, number))
+    before, after = (with_current_paths(one, now) for one in (corrected, after))
+    made = category_changes(found, before, after)
     import pandas as pd
 
     frame = pd.DataFrame(

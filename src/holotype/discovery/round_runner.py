@@ -143,14 +143,14 @@ def run_round(round: Round) -> None:
             round.chosen.backbone,
             Device.on(round.config.device),
             round.folder / "embeddings",
-            digest=round.plan.digests,
+            digest=round.digests,
             source=round.embedded,
             progress=round.progress,
         )
-    shots = load_exif_table(round.folder, round.table, round.plan.digests, round.progress)
+    shots = load_exif_table(round.folder, round.table, round.digests, round.progress)
     apply_class_labels(round, embedded)
     load_exif(round, shots, embedded)
-    check_images_left(round.table, round.given, round.folder)
+    check_images_left(round.table, round.given, round.images.keys, round.folder)
     check_embedded(round.table, embedded.features, round.out)
     k, count = choose_k(round, embedded.features)
     check_enough(round.active, k)
@@ -162,12 +162,12 @@ def run_round(round: Round) -> None:
 
 def load_exif(round: Round, shots: ExifTable, embedded: Embeddings) -> None:
     """Let the round know when, where and with which camera its images were taken, and which are frames of one burst."""
+    round.columns["digest"] = np.array(round.digests, dtype=object)
     round.columns |= shots.columns() | detections.box_columns([str(path) for path in round.table.path])
     if round.table.weight is not None:
         round.columns["weight"] = round.table.weights
     features, out = embedded.features, round.out
-    plan = round.plan
-    words = {*plan.table.known, *plan.seen.means}  # labels that images came with, whatever they mean
+    words = {*round.source.known, *round.images.means}  # labels that images came with, whatever they mean
     spread, lines = find_round_bursts(round.table, round.config.bursts, shots.each, features, out, words)
     round.table = spread.table
     note_alternative(embedded, spread.rows, OF_BURST)
@@ -183,13 +183,12 @@ def apply_class_labels(round: Round, embedded: Embeddings) -> None:
     """Let the table know what cannot be read; a class that has no labelled image then is none, and that is told."""
     table = round.table.with_problems(embedded.problem)
     round.table, lost = visible_classes(table, round.given.names)
-    for line in (*unreadable_labels(table, round.given), *lost):
+    for line in (*unreadable_labels(table, round.given, round.images), *lost):
         log.warning(line)
     for row in np.flatnonzero(table.label != round.table.label):
         embedded.note[row] = f"its label {table.label[row]!r} takes no part"
-    note_alternative(
-        embedded, np.flatnonzero(round.given.follows(round.table) & round.table.labelled), FOLLOWS_NOTE
-    )
+    follows = round.given.follows(round.images.keys) & round.table.labelled
+    note_alternative(embedded, np.flatnonzero(follows), FOLLOWS_NOTE)
 
 
 def note_alternative(embedded: Embeddings, rows: Iterable[int], words: str) -> None:
@@ -237,7 +236,7 @@ def discover_categories(round: Round, embedded: Embeddings, k: int, count: Count
             title=table.name,
             root=table.root,
             round=round.number,
-            earlier_runs=round.plan.history.runs,
+            earlier_runs=round.history.runs,
             confirmed_labels=len(round.given.labels),
             seconds=round.clock.seconds,
             sizes=round.sizes,
@@ -251,9 +250,9 @@ def discover_categories(round: Round, embedded: Embeddings, k: int, count: Count
             counted,
             round.before,
             # a class whose labels were taken away, as of a heap, hands on its id only if edits have named it
-            round.plan.difference.classes_gone - round.given.names.keys(),
+            round.difference.classes_gone - round.given.names.keys(),
             round.given.names,
-            round.plan.history.taken,
+            round.history.taken,
             embedded.features,
             columns=round.columns,
             trainings=trained.trainings,

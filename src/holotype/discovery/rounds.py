@@ -1,13 +1,12 @@
 """Rounds of a discovery: inputs, results and edits of each.
 
-RUN/rounds/1/       the first round: a run folder like any other, before any edit, with labels.json, rejected.json,
-                    collection.parquet and round.json, which say what it was begun with; in corrected/ what it found as
-                    people had corrected it when the next one began
+RUN/rounds/1/       the first round: a run folder like any other, before any edit, with collection.parquet and
+                    round.json, which say what it was begun with
 RUN/edits.csv       the log of edits of all rounds, append-only
 RUN/discovery.json  what the last round found with the edits of that round applied
 
 A round that was begun with other labels, images or settings than there are now is left as it is, and another one is
-begun.
+begun. Nothing in it is ever written anew: edits know images by their content, and the paths of today are looked up.
 """
 
 from __future__ import annotations
@@ -17,35 +16,46 @@ import logging
 import os
 import shutil
 import time
-from collections.abc import Iterator, Mapping, Sequence, Set
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from holotype.data.paths import relative
-from holotype.discovery.collection import COLLECTION_FILE as SEEN
-from holotype.discovery.collection import Collection, read_collection
-from holotype.discovery.constraints import (
-    LABELS_FILE,
-    REJECTED_FILE,
-    Constraints,
-    EditSummary,
-    read_constraints,
-    unreported,
+from holotype.data.paths import absolute, relative
+from holotype.discovery.collection import (
+    COLLECTION_FILE,
+    Collection,
+    read_collection,
+    shown_names,
+    with_current_paths,
 )
-from holotype.discovery.relocate import read_previous_paths, resolve_edit_paths
+from holotype.discovery.constraints import Constraints
+from holotype.discovery.training_plan import read_round_config
 from holotype.errors import InputError, Stopped, signal_of
 from holotype.models.weights_io import weights_digest
+from holotype.report.redact import short_names
 from holotype.results.apply_edits import AppliedEdits, apply_edits
 from holotype.results.describe import renamed_categories
-from holotype.results.discovery import DISCOVERY_FILE as DISCOVERY
 from holotype.results.discovery import FEATURES, Discovery, checked_features
-from holotype.results.edits import Edit, new_edits, read_edits, read_log
+from holotype.results.edits import (
+    ACTIONS,
+    Edit,
+    check_run,
+    log_locked,
+    mend_log,
+    new_edits,
+    read_edits,
+    read_log,
+    run_ids,
+)
 from holotype.runs.model_io import MODEL_CONFIG_FILE as MODEL
 from holotype.runs.model_io import MODEL_WEIGHTS_FILE
 from holotype.runs.record import SCORES_FILE, RunFolder
-from holotype.utils.atomic import OWN_SUFFIX, atomic_write
+from holotype.utils.atomic import OWN_SUFFIX, atomic_write, write_text
 from holotype.utils.heartbeat import update_heartbeat
 from holotype.utils.text import plural
+
+log = logging.getLogger(__name__)
 
 
 class StepTimer:
@@ -68,12 +78,6 @@ class StepTimer:
         self.seconds[name] = round(self.seconds.get(name, 0.0) + time.monotonic() - started, 1)
 
 
-CORRECTED_FOLDER = "corrected"
-"""Folder in that of a round: what it found with the edits that there were when the next one began."""
-
-log = logging.getLogger(__name__)
-
-
 # -- their folders ----------------------------------------------------------------------------------------
 
 
@@ -92,12 +96,6 @@ def finished_rounds(folder: Path) -> list[int]:
     return [n for n in started_rounds(folder) if (round_folder(folder, n) / SCORES_FILE).is_file()]
 
 
-def corrected_rounds(folder: Path) -> list[Path]:
-    """Folders with what rounds found as it was corrected when the next one began."""
-    kept = [round_folder(folder, number) / CORRECTED_FOLDER for number in finished_rounds(folder)]
-    return [path for path in kept if (path / DISCOVERY).is_file()]
-
-
 def last_round(folder: Path) -> int:
     """Number of the last finished round, 0 where there is none."""
     return max(finished_rounds(folder), default=0)
@@ -106,37 +104,71 @@ def last_round(folder: Path) -> int:
 def is_incomplete(own: Path) -> bool:
     """Was a round stopped before all was written that it was begun with? Nothing was trained, and it is begun anew."""
     names = {path.name for path in own.iterdir() if not OWN_SUFFIX.fullmatch(path.name)}
-    return names <= {LABELS_FILE, REJECTED_FILE, SEEN}
+    return names <= {COLLECTION_FILE}
 
 
-# -- what is known before a round ---------------------------------------------------------------------------
+def round_inputs(folder: Path, number: int) -> Constraints:
+    """What edits said to a round when it was begun; nothing to round 0."""
+    config = read_round_config(round_folder(folder, number))
+    return Constraints(config.labels, frozenset(config.rejected)) if config else Constraints()
 
 
-def edits_in(folder: Path, file: Path) -> list[Edit]:
-    """A file of edits for the discovery in a folder; InputError where there is none that it could correct."""
+# -- edits ------------------------------------------------------------------------------------------------
+
+
+def read_edits_of(folder: Path, file: Path, now: Collection) -> list[Edit]:
+    """Read a file of edits for the discovery in a folder; InputError where there is none that it could correct."""
     edits = read_edits(file)
     if not last_round(folder):
         raise InputError(
             f"{folder} holds no discovery that {file} could correct; run holotype discover without --edits first."
         )
-    return resolved_edits(folder, edits)
+    return identify_images(folder, edits, now)
 
 
-def resolved_edits(folder: Path, edits: Sequence[Edit]) -> list[Edit]:
-    """Edits with the paths that their images have today."""
-    rounds = [Discovery.load(round_folder(folder, number)) for number in finished_rounds(folder)]
-    return resolve_edit_paths(edits, rounds or [Discovery.load(folder)], read_previous_paths(folder))
+def identify_images(folder: Path, edits: Sequence[Edit], now: Collection | None = None) -> list[Edit]:
+    """Return edits with the digests of their images, where they name these by path alone.
+
+    An edit speaks of the images of its own round, by the paths of then or by the short names of a report that was
+    mailed; else of those of today. now: the index of today, by default the latest one.
+    """
+    if all(edit.digest or not edit.image for edit in edits):
+        return list(edits)
+    own = [round_folder(folder, number) for number in finished_rounds(folder)] or [folder]
+    rounds = {found.run_id: found for found in map(Discovery.load, own)}
+    names = {run: _image_names(found) for run, found in rounds.items()}
+    last = list(names.values())[-1]
+    now = now or read_collection(folder) or Collection()
+    today = {path: (path, entry.digest) for path, entry in now.images.items()}
+    today |= {absolute(path, now.root): image for path, image in today.items()}
+    identified = []
+    for edit in edits:
+        if edit.image and not edit.digest:
+            images = names.get(edit.run_id, last)
+            image, digest = images.get(edit.image) or today.get(edit.image, (edit.image, ""))
+            edit = replace(edit, image=image if edit.image in images else edit.image, digest=digest)
+        identified.append(edit)
+    return identified
 
 
-def count_edits(edits: int, new: int) -> str:
-    """Of a file of edits: how many it holds, and whether they are in the log already."""
-    words = plural(edits, "edit")
+def _image_names(found: Discovery) -> dict[str, tuple[str, str]]:
+    """All that the images of a round may be called: to path and digest."""
+    paths, root = [str(path) for path in found.images["path"]], found.facts.root
+    images = list(zip(paths, found.digests, strict=True))
+    names: dict[str, tuple[str, str]] = {}
+    for called in (short_names(paths, root), relative(paths, root), paths):
+        names |= zip(called, images, strict=True)
+    return names
+
+
+def count_edits(folder: Path, edits: Sequence[Edit]) -> str:
+    """Say how many edits a file holds, and whether they are in the log of the folder already. Raises InputError where
+    they are of another run."""
+    check_run(folder, edits)
+    new, words = len(new_edits(read_log(folder), edits)), plural(len(edits), "edit")
     if edits and not new:
         return f"{words}, applied already"
-    return words if edits == new else f"{words}, {new:,} of them new and the others applied already"
-
-
-# -- all rounds, one after the other ------------------------------------------------------------------------
+    return words if len(edits) == new else f"{words}, {new:,} of them new and the others applied already"
 
 
 @dataclass
@@ -145,114 +177,173 @@ class EditHistory:
 
     given: Constraints = field(default_factory=Constraints)
     """For the next round."""
-    before: Constraints = field(default_factory=Constraints)
-    """The same without the edits of the last round."""
-    account: EditSummary = field(default_factory=EditSummary)
     applied: AppliedEdits | None = None
     """The last round with its edits; None where no round has come to its end."""
+    edits: list[tuple[str, Edit]] = field(default_factory=list)
+    """Key of the image ("" = none) and the edit, of those that were applied, in their order."""
+    left: list[str] = field(default_factory=list)
+    """A sentence for each edit that could not be applied."""
+    overruled: int = 0
+    """Edits of images that later came with another label."""
     runs: tuple[str, ...] = ()
     """Ids of the rounds."""
     taken: frozenset[str] = frozenset()
     """Ids and names of their categories, which the next round does not give to others."""
     label_then: dict[str, str] = field(default_factory=dict)
     """Image to the label that it came with when an edit last spoke of it."""
+    paths: dict[str, str] = field(default_factory=dict)
+    """Image to the path, from the root, where a round saw it last."""
 
     @property
     def discovery(self) -> Discovery | None:
         """The last round as corrected."""
         return self.applied.discovery if self.applied else None
 
-    def told(self, number: int, here: Set[str], folder: Path) -> list[str]:
-        """Before round `number` of the images `here`: which edits take part, which do not and why, and where they
-        contradict each other. folder: of the discovery; what it has told before is counted."""
-        left = self.account.left
-        account = replace(self.account, left=unreported(folder, left))
-        remarks = (
-            [problem for problem in self.applied.problems if problem not in left] if self.applied else []
-        )
-        return [*account.told(number, self.given, here), *remarks]
-
-    def overruled(self, other: Set[str], labels: Mapping[str, str]) -> set[str]:
-        """Of the images `other`, which came with another label after edits of them: those whose label is newer still.
-        It is not where it was taken away since, or is again what it was then: a list was forgotten once."""
-        return {path for path in other if labels.get(path) not in ("", self.label_then.get(path, ""))}
-
-    def moved(self, moves: Mapping[str, str]) -> EditHistory:
-        """With the paths that images have now. moves: path then to path now, from the root, where these differ."""
-        label = {moves.get(path, path): label for path, label in self.label_then.items()}
-        given, account = self.given.moved(moves), self.account.moved(moves)
-        return replace(self, given=given, account=account, label_then=label)
-
-    def without(self, later: Set[str]) -> EditHistory:
-        """Less what edits have said of the images `later`."""
-        labels = {path: label for path, label in self.given.labels.items() if path not in later}
-        told = replace(self.given, labels=labels, rejected=self.given.rejected - later)
-        return replace(self, given=told, account=self.account.without(later))
-
-    def next(self, found: Discovery, edits: Sequence[Edit], seen: Collection | None) -> EditHistory:
-        """With one more round. edits: those made in its report; seen: its images."""
+    def next(self, found: Discovery, edits: Sequence[Edit], images: Collection) -> EditHistory:
+        """With one more round. edits: those made in its report; images: its index."""
         found = renamed_categories(found, self.given.names)
         applied = apply_edits(found, edits)
-        held, root = set(applied.discovery.facts.edits.applied), found.facts.root
-        done = [
-            (relative([edit.image], root)[0] if edit.image else "", edit)
-            for edit in edits
-            if edit.digest in held
-        ]
+        given = self.given.after(found, applied)
+        spoken = {key for key, _ in applied.done if key} | (given.images - self.given.images)
         categories = (*found.categories, *applied.discovery.categories)
         return EditHistory(
-            given=self.given.after(found, applied, seen),
-            before=self.given,
-            account=replace(
-                self.account,
-                applied=[*self.account.applied, *done],
-                left=[*self.account.left, *applied.left],
-            ),
+            given=given,
             applied=applied,
+            edits=[*self.edits, *applied.done],
+            left=[*self.left, *applied.left],
             runs=(*self.runs, found.run_id),
             taken=self.taken | {word for category in categories for word in (category.id, category.name)},
-            label_then=self.label_then
-            | {path: seen.images[path].label for path, _ in done if seen and path in seen.images},
+            label_then=self.label_then | {key: images.labels.get(key, "") for key in spoken},
+            paths=self.paths | {key: paths[0] for key, paths in images.paths.items()},
         )
 
+    def of_today(self, now: Collection) -> EditHistory:
+        """What still counts for the images of today: what was said of an image before it was repaired does; what was
+        said before it came with another label does not, while it has that one."""
+        given = self.given.of_repaired(now)
+        newer = {key for key in given.images & now.paths.keys() if self._has_newer_label(key, now)}
+        edits = [(now.present(key), edit) for key, edit in self.edits]
+        counting = [(key, edit) for key, edit in edits if not key or not self._has_newer_label(key, now)]
+        overruled = self.overruled + len(edits) - len(counting)
+        return replace(self, given=given.without(newer), edits=counting, overruled=overruled)
 
-def replay_edits(
-    folder: Path, more: Sequence[Edit] = (), labels: Mapping[str, str] | None = None
-) -> EditHistory:
-    """Read every finished round with the edits of its own; what is said later counts. more: than the log holds. labels:
-    the classes that images come with today, by path from the root; where nobody says, as they were seen last."""
-    if labels is None:
-        labels = (read_collection(folder) or Collection()).labels({})
-    held, numbers, played = read_log(folder), finished_rounds(folder), EditHistory()
+    def _has_newer_label(self, key: str, now: Collection) -> bool:
+        """Did an image come with another label after edits spoke of it? Not where that was taken away since, or is
+        again what it was then: a list was forgotten once."""
+        then = next((self.label_then[k] for k in (key, *now.ancestors(key)) if k in self.label_then), "")
+        return now.labels.get(key, "") not in ("", then)
+
+    def lines(self, number: int, now: Collection, folder: Path) -> list[str]:
+        """Say before round `number` which edits take part, which do not and why, and where they contradict each other.
+        folder: of the discovery; what it has told before is counted."""
+        remarks = [p for p in self.applied.problems if p not in self.left] if self.applied else []
+        if not self.edits and not self.left and not self.overruled:
+            return remarks
+        last = {key: place for place, (key, _) in enumerate(self.edits) if key}
+        counting = [
+            (key, edit)
+            for place, (key, edit) in enumerate(self.edits)
+            if not key or (last[key] == place and (edit.action == "reject" or key not in self.given.rejected))
+        ]
+        here = now.paths.keys()
+        count = Counter(edit.action for key, edit in counting if not key or key in here)
+        words = ", ".join(f"{count[a]:,} {a.removesuffix('e')}ed" for a in ACTIONS if count[a]) or "none"
+        overruled = self.overruled + len(self.edits) - len(counting)
+        by = "edits or labels" if self.overruled else "ones"
+        more = f"; {overruled:,} more {'was' if overruled == 1 else 'were'} overruled by later {by}"
+        labels, out = self.given.of_images(here)
+        lines = [
+            f"Edits that take part in round {number}: {words}{more if overruled else ''}. They give "
+            f"{plural(len(labels), 'label')} and keep {plural(len(out), 'image')} out."
+        ]
+        if missing := [key for key, _ in counting if key and key not in here]:
+            names = dict.fromkeys(self.paths.get(key, key) for key in missing)
+            lines.append(
+                f"{plural(len(missing), 'edit')} of {plural(len(names), 'image')} now gone will count again once the "
+                f"images are back: {shown_names(names)}."
+            )
+        return [*lines, *unreported(folder, self.left), *remarks]
+
+
+def replay_edits(folder: Path, more: Sequence[Edit] = (), until: int | None = None) -> EditHistory:
+    """Read every finished round with the edits of its own; what is said later counts.
+
+    more: than the log holds. until: number of the last round to read."""
+    held, numbers, history = read_log(folder), finished_rounds(folder), EditHistory()
+    numbers = [number for number in numbers if until is None or number <= until]
     edits = [*held, *new_edits(held, more)]
     for number in numbers:
         found = Discovery.load(round_folder(folder, number))
-        seen = read_collection(round_folder(folder, number))
-        relabelled = {path for path, entry in seen.images.items() if entry.relabelled} if seen else set()
-        played = played.without(played.overruled(relabelled, labels))
         own = [edit for edit in edits if edit.run_id == found.run_id]
         if number == numbers[-1]:  # it answers for edits of runs that nobody has heard of
-            own = [edit for edit in edits if edit.run_id not in played.runs]
-        played = played.next(found, own, seen)
-    return played
+            own = [edit for edit in edits if edit.run_id not in history.runs]
+        images = read_collection(round_folder(folder, number)) or Collection()
+        history = history.next(found, own, images)
+    return history
 
 
-def save_corrected(folder: Path, played: EditHistory) -> None:
-    """Before another round is begun: what the last one found, as people have corrected it."""
-    if played.applied is not None:
-        played.applied.discovery.save(round_folder(folder, last_round(folder)) / CORRECTED_FOLDER)
+def apply_log(folder: Path) -> AppliedEdits:
+    """Apply the log of a run folder to what its last round found, and save the outcome in the folder.
+
+    What a round found lies untouched in rounds/N; without that, the discovery in the folder is corrected further.
+    """
+    with log_locked(folder):  # else the outcome of an older log could be written over that of a newer one
+        mend_log(folder)
+        outcome, now = replay_edits(folder).applied, read_collection(folder)
+        if outcome is None or [outcome.discovery.run_id] != run_ids(folder)[:1]:
+            outcome = apply_edits(Discovery.load(folder), read_log(folder))
+        if now is not None:
+            outcome.discovery = with_current_paths(outcome.discovery, now)
+        if outcome.count or outcome.refused:
+            outcome.discovery.save(folder)
+    return outcome
 
 
-def pending_edits(folder: Path) -> tuple[int, int]:
+def next_constraints(folder: Path) -> Constraints:
+    """What the edits so far say to the next round."""
+    return replay_edits(folder).of_today(read_collection(folder) or Collection()).given
+
+
+def pending_edits(folder: Path, given: Constraints) -> tuple[int, int]:
     """How many labels, and how many images that stay out or come back, the next round would be given and the last
     one was not."""
-    number = last_round(folder)
-    if not number:
-        return 0, 0
-    now, last = replay_edits(folder).given, read_constraints(round_folder(folder, number))
-    labels, rejected = now.labels.items() ^ last.labels.items(), now.rejected ^ last.rejected
-    return len({path for path, _ in labels} - rejected), len(rejected)
+    inputs = round_inputs(folder, last_round(folder)).of_repaired(read_collection(folder) or Collection())
+    labels, rejected = given.labels.items() ^ inputs.labels.items(), given.rejected ^ inputs.rejected
+    return len({key for key, _ in labels} - rejected), len(rejected)
 
+
+# -- edits that cannot take part --------------------------------------------------------------------------
+
+REFUSED_FILE = "refused.txt"
+"""In the run folder: a sentence for each edit that cannot take part, as they were told before the last round."""
+
+
+def read_refused(folder: Path) -> list[str]:
+    """The sentences that were told before; none where nothing was refused yet."""
+    file = folder / REFUSED_FILE
+    return file.read_text(encoding="utf-8", errors="replace").splitlines() if file.is_file() else []
+
+
+def store_refused(folder: Path, left: Sequence[str]) -> None:
+    """After they were told: the sentences of all edits that cannot take part."""
+    if list(left) != read_refused(folder):
+        write_text(folder / REFUSED_FILE, "".join(f"{line}\n" for line in left))
+
+
+def unreported(folder: Path, left: Sequence[str]) -> list[str]:
+    """Of the sentences on edits that cannot take part: those that are new, and how many others there are."""
+    before = set(read_refused(folder))
+    fresh = [line for line in left if line not in before]
+    again = len(left) - len(fresh)
+    if again:
+        still = "is still" if again == 1 else "are still"
+        fresh.append(
+            f"{plural(again, 'edit')} {still} not applied (reported earlier; see {folder / REFUSED_FILE})."
+        )
+    return fresh
+
+
+# -- what the run folder has of its last round ------------------------------------------------------------
 
 SHARED_FILES = (MODEL_WEIGHTS_FILE, MODEL, FEATURES, "provenance.json", SCORES_FILE)
 """What the run folder has of its last round."""

@@ -17,19 +17,18 @@ from holotype.data.paths import relative
 from holotype.data.storage import is_address
 from holotype.data.table import Table
 from holotype.discovery.backbone_choice import BackboneChoice, choose_backbone
-from holotype.discovery.collection import read_collection
+from holotype.discovery.collection import Collection, read_collection
 from holotype.discovery.ensemble_training import applicable_methods
-from holotype.discovery.relocate import RELOCATION_FILE
+from holotype.discovery.rounds import round_folder
 from holotype.discovery.training_plan import methods_of
 from holotype.embeddings.store import EmbeddingParts
 from holotype.errors import InputError
-from holotype.results.discovery import DISCOVERY_FILE as DISCOVERY
 from holotype.runs.record import IDENTITY_FILE, RunFolder
 from holotype.runs.resources import RunData
 from holotype.utils.device import pick_device
-from holotype.utils.serialization import SchemaError, from_dict, read_json, to_dict
+from holotype.utils.serialization import SchemaError, from_dict, to_dict
 
-CLAIM_FORMAT = 3
+CLAIM_FORMAT = 4
 """Of the run folder as a whole."""
 
 SAME_KEYS = 0.5
@@ -55,12 +54,11 @@ def find_folder(own: Path, table: Table) -> Path:
             continue
         if seen is None or not seen.root or is_address(seen.root):
             continue
-        if Path(seen.root).exists() and not (seen.root == table.root and _is_continued(folder)):
+        if Path(seen.root).exists() and not (seen.root == table.root and _has_moved(folder, seen)):
             continue
-        here = seen.here
-        same = sum(size.get(path) == _file_size(entry.stamp) for path, entry in here.items())
-        if same > share * len(here):
-            best, share = folder, same / len(here)
+        same = sum(size.get(path) == _file_size(entry.stamp) for path, entry in seen.images.items())
+        if same > share * len(seen.images):
+            best, share = folder, same / len(seen.images)
     if best != own:
         log.info(f"{best} holds a discovery of these images and is continued; --out begins another one.")
     return best
@@ -71,20 +69,20 @@ def check_labels_remain(folder: Path, table: Table) -> None:
     forgotten."""
     if table.labelled.any() or (seen := read_collection(folder)) is None:
         return
-    if had := sum(bool(one.label) for one in seen.here.values()):
+    if had := sum(bool(entry.label) for entry in seen.images.values()):
         raise InputError(
             f"No image of {table.name} comes with a label, and in {folder} {had:,} did; name their list again with "
             "--labels, or choose another folder with --out."
         )
 
 
-def _is_continued(folder: Path) -> bool:
-    """Is the discovery in a folder one that has gone on with images which were moved?"""
+def _has_moved(folder: Path, seen: Collection) -> bool:
+    """Did the images of the discovery in a folder lie elsewhere when it began?"""
     try:
-        rounds = map(read_json, (folder / "rounds").glob(f"*/{DISCOVERY}"))
-        return (folder / RELOCATION_FILE).is_dir() or any(found["facts"]["earlier_roots"] for found in rounds)
-    except (OSError, ValueError, KeyError, TypeError):  # nobody has asked for that one
+        first = read_collection(round_folder(folder, 1))
+    except InputError:  # nobody has asked for that one
         return False
+    return first is not None and first.root != seen.root
 
 
 def _file_size(stamp: str) -> str:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import hashlib
 import math
 from collections import defaultdict
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -128,12 +128,12 @@ def draw_sample(table: Table, limit: int, seed: int) -> np.ndarray:
 # -- stored in the folder of a round --------------------------------------------------------------------
 
 ROUND_FILE = "round.json"
-ROUND_SCHEMA = FileSchema(2, "restore it from a copy, or run holotype discover with another --out")
+ROUND_SCHEMA = FileSchema(3, "restore it from a copy, or run holotype discover with another --out")
 
 
 @dataclass(frozen=True)
 class RoundConfig:
-    """Settings of a round."""
+    """Settings of a round, and what edits said to it."""
 
     settings: dict[str, Any]
     """As a person gave them; None where the device decides."""
@@ -144,12 +144,24 @@ class RoundConfig:
     """What the collection is called."""
     groups: str = ""
     """Digest of the bursts that people have told (`stated_groups`), "" = none."""
+    labels: dict[str, str] = field(default_factory=dict)
+    """That edits had given, by the keys of the images."""
+    rejected: list[str] = field(default_factory=list)
+    """Keys of the images that edits keep out."""
 
     @classmethod
-    def of(cls, config: DiscoverConfig, title: str, groups: str = "") -> RoundConfig:
-        taken = resolve_settings(config)
+    def of(
+        cls,
+        config: DiscoverConfig,
+        title: str,
+        groups: str = "",
+        labels: Mapping[str, str] | None = None,
+        rejected: Iterable[str] = (),
+    ) -> RoundConfig:
+        taken, device = resolve_settings(config), pick_device(config.device)
         settings = {name: getattr(config, name) for name in taken}
-        return cls(settings, taken, pick_device(config.device), title, "" if config.bursts == NO else groups)
+        groups = "" if config.bursts == NO else groups
+        return cls(settings, taken, device, title, groups, dict(labels or {}), sorted(rejected))
 
     def others(self, before: RoundConfig) -> list[str]:
         """What was asked for otherwise than before: --k 12 (was 10). Where only the device has changed: nothing."""

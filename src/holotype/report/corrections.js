@@ -1,11 +1,14 @@
 // Edits applied to the data of a run, as results/apply_edits.py does it. Pure: nothing here knows of a page.
-// tests/categories/golden_edits.json binds the two.
+// tests/results/golden_edits.json binds the two.
 
 const MOST_EXEMPLARS = 12;
 const UNNAMED = /^new-[0-9]+$/;
-const COLUMNS = ["run_id", "time", "action", "image", "category", "value"];
+const COLUMNS = ["run_id", "time", "action", "image", "category", "value", "digest"];
 
-const keyOf = (edit) => COLUMNS.map((column) => edit[column]).join("\u001f");
+/** What an edit says, whatever the round: of an image by its content, wherever its file lies. */
+const saidOf = (edit) => [edit.time, edit.action, edit.digest || edit.image, edit.category, edit.value].join("\u001f");
+const keyOf = (edit) => `${edit.run_id}\u001f${saidOf(edit)}`;
+const asEdit = (row) => Object.fromEntries(COLUMNS.map((column, at) => [column, row[at]]));
 
 /** Without blank signs at the ends; Python counts a few more than trim() does. */
 const stripped = (text) => text.replace(/^[\s\x1c-\x1f\x85]+|[\s\x1c-\x1f\x85]+$/g, "");
@@ -38,7 +41,7 @@ function checkInWords(n) {
  */
 function applyEdits(discovery, edits) {
   const standing = new Standing(discovery);
-  const dealtWith = new Set(discovery.log.map((row) => row.join("\u001f")));
+  const dealtWith = new Set(discovery.log.map(asEdit).map(keyOf));
   const earlier = new Set(discovery.facts.earlier_runs ?? []);
   standing.applied = 0;
   standing.problems = edits.map((edit) => {
@@ -60,7 +63,10 @@ class Standing {
   constructor(discovery) {
     const { images } = discovery;
     this.paths = images.path.map((rest) => images.root + rest);
-    this.row = new Map(this.paths.map((path, i) => [path, i]));
+    this.keys = this.paths.map((path, i) => images.digest[i] || path);
+    this.keyAt = new Map(this.paths.map((path, i) => [path, this.keys[i]]));
+    this.rows = new Map(); // key -> its images: copies share one
+    this.keys.forEach((key, i) => this.rows.get(key)?.push(i) ?? this.rows.set(key, [i]));
     this.typicality = images.typicality;
     this.category = Int32Array.from(images.category); // index in categories; -1 = in none
     this.doubtful = Uint8Array.from(images.doubtful);
@@ -138,13 +144,22 @@ class Standing {
     return category;
   }
 
-  index(edit) {
-    const i = this.row.get(edit.image);
-    if (i === undefined) throw new CannotApply(`There is no image ${edit.image} in this report.`);
-    return i;
+  /** The image that an edit speaks of, and its copies. */
+  copies(edit) {
+    const list = this.rows.get(edit.digest || this.keyAt.get(edit.image));
+    if (list === undefined) throw new CannotApply(`There is no image ${edit.image} in this report.`);
+    return list;
   }
 
   // -- changing -------------------------------------------------------------------------------------
+
+  /** What an image was confirmed as, for its copies too; undefined = nothing. */
+  confirm(i, value) {
+    for (const copy of this.rows.get(this.keys[i])) {
+      if (value === undefined) this.confirmed.delete(copy);
+      else this.confirmed.set(copy, value);
+    }
+  }
 
   /** Let an image change its category; null = it is in none. */
   put(i, category, note) {
@@ -248,22 +263,21 @@ const ACTIONS = {
     standing.category.forEach((c, i, all) => { if (c === source.index) all[i] = target.index; });
   },
   move(standing, edit) {
-    const i = standing.index(edit);
+    const list = standing.copies(edit);
     const word = stripped(edit.value);
     if (!word) throw new CannotApply("It does not say where to.");
     const category = standing.target(edit.value) ?? standing.add({ id: word, words: "split off by hand" });
-    const before = standing.confirmed.get(i);
-    standing.put(i, category, "moved by hand");
+    const before = standing.confirmed.get(list[0]);
+    list.forEach((i) => standing.put(i, category, "moved by hand"));
     if (before === undefined) return;
-    if (standing.find(before) === category) standing.confirmed.set(i, category.id);
-    else standing.confirmed.delete(i);
+    standing.confirm(list[0], standing.find(before) === category ? category.id : undefined);
   },
   reject(standing, edit) {
     const leave = (i) => {
       standing.put(i, null, "rejected");
-      standing.confirmed.delete(i);
+      standing.confirm(i, undefined);
     };
-    if (edit.image) return leave(standing.index(edit));
+    if (edit.image || edit.digest) return standing.copies(edit).forEach(leave);
     const category = standing.existing(edit.category);
     if (category.kind === "known") throw new CannotApply(`${category.name} is a known class and stays; reject its images instead.`);
     standing.category.forEach((c, i) => { if (c === category.index) leave(i); });
@@ -271,11 +285,11 @@ const ACTIONS = {
     standing.rejected.push(category.id);
   },
   confirm(standing, edit) {
-    const i = standing.index(edit);
+    const list = standing.copies(edit);
     const word = stripped(edit.value);
     if (!word) throw new CannotApply("It does not say which label.");
     const category = standing.target(edit.value);
-    standing.confirmed.set(i, category ? category.id : word);
-    if (category) standing.put(i, category, "confirmed by hand");
+    standing.confirm(list[0], category ? category.id : word);
+    if (category) list.forEach((i) => standing.put(i, category, "confirmed by hand"));
   },
 };

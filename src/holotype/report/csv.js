@@ -1,6 +1,8 @@
 // edits.csv as results/edits.py reads and writes it. Pure: nothing here knows of a page.
 
-const EDITS_FORMAT = "1"; // stands in the last column; a file without it is of format 1
+const EDITS_FORMAT = "2"; // stands in the last column
+const READABLE_FORMATS = ["", "1", EDITS_FORMAT]; // files of format 1 have no digests
+const REQUIRED = COLUMNS.filter((column) => column !== "digest");
 const RISKY = /^[=+\-@\t\r']/;
 
 /** A cell that no spreadsheet takes for a formula, and its inverse. */
@@ -42,14 +44,14 @@ function parseCsv(text) {
 function readEdits(text) {
   const [head, ...rows] = parseCsv(text).filter((row) => row.some((cell) => cell !== ""));
   const none = (problem) => ({ edits: [], problem });
-  const missing = COLUMNS.find((column) => !head || !head.includes(column));
+  const missing = REQUIRED.find((column) => !head || !head.includes(column));
   if (missing) return none(`This is not an edits file: it has no column ${missing}.`);
   const cellOf = (row, column) => row[head.lastIndexOf(column)] ?? "";
-  const told = rows.filter((row) => COLUMNS.some((column) => cellOf(row, column) !== ""));
+  const told = rows.filter((row) => REQUIRED.some((column) => cellOf(row, column) !== ""));
   if (told.some((row) => row.slice(head.length).some((cell) => cell !== ""))) {
     return none("A line has more cells than columns; put a text with a comma in quotation marks.");
   }
-  const other = told.map((row) => stripped(cellOf(row, "format"))).find((format) => format !== "" && format !== EDITS_FORMAT);
+  const other = told.map((row) => stripped(cellOf(row, "format"))).find((format) => !READABLE_FORMATS.includes(format));
   if (other !== undefined) return none(`This file is of format ${other}, and this page reads format ${EDITS_FORMAT}.`);
   const edits = told.map((row) => Object.fromEntries(COLUMNS.map((column) => [column, bare(cellOf(row, column))])));
   const odd = edits.find((edit) => !Object.hasOwn(ACTIONS, edit.action));

@@ -6,7 +6,8 @@ let putOff = false;
 function readStore(run) {
   try {
     const list = JSON.parse(localStorage.getItem(storeOf(run)) || "[]");
-    return Array.isArray(list) ? list.filter((edit) => edit && COLUMNS.every((column) => typeof edit[column] === "string")) : [];
+    const whole = (edit) => COLUMNS.every((column) => typeof edit[column] === "string");
+    return Array.isArray(list) ? list.map((edit) => ({ digest: "", ...edit })).filter(whole) : [];
   } catch {
     return [];
   }
@@ -57,7 +58,7 @@ function asMade() {
   const { take, left } = offer();
   const open = new Set([...take, ...left.map(([edit]) => edit)].map(saidOf));
   const paths = pathsOf(data);
-  return stored.flatMap((one) => one.edits).filter((edit) => open.has(saidOf(atHome(data, paths, edit))));
+  return stored.flatMap((one) => one.edits).filter((edit) => open.has(saidOf(identified(data, paths, edit))));
 }
 
 function takeOver() {

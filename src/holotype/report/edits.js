@@ -3,14 +3,14 @@
 /** Where this browser keeps the edits of a round. A mailed report is another page: it calls images by other names. */
 const storeOf = (run) => `holotype:edits:${run}${data.mailed ? ":mailed" : ""}`;
 const STORE = data ? storeOf(data.run_id) : "";
-const held = new Set(data ? data.log.map((row) => row.join("\u001f")) : []); // what the run folder has already
+const held = new Set(data ? data.log.map(asEdit).map(keyOf) : []); // what the run folder has already
 let edits = [];
 const listeners = [];
 
 function loadEdits() {
   try {
     const paths = pathsOf(data);
-    edits = JSON.parse(localStorage.getItem(STORE) || "[]").map((edit) => atHome(data, paths, edit)).filter((edit) => !held.has(keyOf(edit)));
+    edits = JSON.parse(localStorage.getItem(STORE) || "[]").map((edit) => identified(data, paths, { digest: "", ...edit })).filter((edit) => !held.has(keyOf(edit)));
   } catch {
     edits = [];
   }
@@ -38,7 +38,7 @@ function changed() {
 function addEdits(list, message) {
   const time = new Date().toISOString();
   const before = edits.length;
-  edits.push(...list.map((edit) => ({ run_id: data.run_id, time, image: "", category: "", value: "", ...edit })));
+  edits.push(...list.map((edit) => ({ run_id: data.run_id, time, image: "", category: "", value: "", digest: "", ...edit })));
   rebuild();
   const { problems } = now;
   const problem = problems.find((words, at) => at >= before && words);
@@ -52,7 +52,7 @@ function addEdits(list, message) {
 function undo() {
   if (!edits.length) return toast("There is nothing to undo.");
   const time = edits[edits.length - 1].time;
-  const undone = edits.filter((edit) => edit.time === time).map((edit) => now.row.get(edit.image));
+  const undone = edits.filter((edit) => edit.time === time).flatMap((edit) => now.rows.get(edit.digest || edit.image) ?? []);
   edits = edits.filter((edit) => edit.time !== time);
   changed();
   toast("Undone.");
@@ -70,7 +70,7 @@ function importCsv(bytes) {
   const { edits: read, problem } = readEdits(text);
   if (problem) return toast(problem);
   const paths = pathsOf(data);
-  const own = read.filter((edit) => edit.run_id === data.run_id).map((edit) => atHome(data, paths, edit));
+  const own = read.filter((edit) => edit.run_id === data.run_id).map((edit) => identified(data, paths, edit));
   const have = new Set([...held, ...edits.map(keyOf)]);
   const fresh = [...new Map(own.map((edit) => [keyOf(edit), edit])).values()].filter((edit) => !have.has(keyOf(edit)));
   edits.push(...fresh);

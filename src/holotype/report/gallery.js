@@ -187,6 +187,8 @@ function endSelection() {
 
 const idOf = (i) => now.categories[now.category[i]]?.id ?? "";
 
+const editOf = (action, i, value = "") => ({ action, image: name(i), category: idOf(i), value, digest: images.digest[i] ?? "" });
+
 /** list: the images that the edits are about. */
 function done(list, edits, message) {
   list.forEach((i) => selected.delete(i));
@@ -206,7 +208,7 @@ function moveSelected() {
   if (!list.length) return noImage();
   const own = new Set(list.map((i) => now.categories[now.category[i]]));
   pickCategory("Move to", { about: list, without: own.size === 1 ? [...own][0] : null }, (target) =>
-    done(list, list.map((i) => ({ action: "move", image: name(i), category: idOf(i), value: target.id })),
+    done(list, list.map((i) => editOf("move", i, target.id)),
       `${plural(list.length, "image")} moved to ${target.name}.`));
 }
 
@@ -215,7 +217,7 @@ function splitSelected() {
   if (!list.length) return noImage();
   askName("New category", `${plural(list.length, "image")} will be split off as a category of their own. Nothing is said about the images that stay.`, "", (word) => {
     const taken = findCategory(word);
-    done(list, list.map((i) => ({ action: "move", image: name(i), category: idOf(i), value: taken ? taken.id : word })),
+    done(list, list.map((i) => editOf("move", i, taken ? taken.id : word)),
       `${plural(list.length, "image")} moved to ${word}.`);
   });
 }
@@ -233,13 +235,13 @@ function confirmImages(list) {
     });
     return;
   }
-  done(list, placed.map((i) => ({ action: "confirm", image: name(i), category: idOf(i), value: idOf(i) })),
+  done(list, placed.map((i) => editOf("confirm", i, idOf(i))),
     `${plural(placed.length, "image")} confirmed; the next round learns from ${placed.length === 1 ? "it" : "them"}.`);
 }
 
 function rejectSelected() {
   const list = targets();
   if (!list.length) return;
-  done(list, list.map((i) => ({ action: "reject", image: name(i), category: idOf(i), value: "" })),
+  done(list, list.map((i) => editOf("reject", i)),
     `${plural(list.length, "image")} rejected.`);
 }

@@ -17,8 +17,6 @@ from urllib.parse import unquote
 from holotype.data.paths import relative
 from holotype.data.storage import is_address
 
-PLACE_KEYS = ("root", "earlier_roots")
-"""Facts that say where things lie, and nothing else that a reader needs."""
 PRIVATE_KEYS = ("place", "latitude", "longitude")
 """Of the images: where a rare animal lives is for its owner to tell."""
 ABSOLUTE_PATH = re.compile(r"(?<![\w.:/\\])(?:[A-Za-z]:[\\/]|~?/)[^\s'\"(),;]*")
@@ -107,9 +105,7 @@ def redact_names_in_data(data: Mapping[str, Any], hide: Redactor) -> dict[str, A
     return {
         **data,
         "images": {**images, **texts, "root": "", "path": names, **way},
-        "facts": hide.everywhere(
-            {key: value for key, value in data["facts"].items() if key not in PLACE_KEYS}
-        ),
+        "facts": hide.everywhere({key: value for key, value in data["facts"].items() if key != "root"}),
         "log": [_short_path(row, hide) for row in data["log"]],
         "earlier_log": [_short_path(row, hide) for row in data["earlier_log"]],
     }

@@ -132,6 +132,7 @@ function closeLook(i, position, n, turn) {
     ["Label", images.label[i] >= 0 ? nameOf(images.labels[images.label[i]]) : "none"], ["Confirmed as", labelOf(i) || null],
     ...occasionFacts(i), ["Doubtful", now.doubtful[i] ? "yes" : null], ["Note", now.note.get(i) || null], ["Problem", images.problem[i] || null],
     ["File", where ? h("a", { href: where, target: "_blank", rel: "noopener" }, legible(name(i))) : legible(name(i))],
+    ["The same content", copiesOf(i).map((copy) => legible(name(copy))).join("; ") || null],
     ["Box", boxOf(i) ? `${boxOf(i).join(", ")} % (left, top, width, height)` : null],
   ];
   return [closer(), shown, h("div", { class: "text" },
@@ -232,7 +233,7 @@ function onKey(event) {
 }
 
 function start() {
-  if (!data || data.format !== 1) {
+  if (!data || data.format !== 2) {
     document.getElementById("main").append(h("h1", {}, "The data are missing"), h("p", {},
       "This page needs the folder “report” beside it, as Holotype wrote it. If it lies in a zip file, unpack that first; else copy both together, or build them again with holotype report RUN."));
     return;

@@ -65,6 +65,8 @@ const secondOf = (i) => {
   const other = findCategory(data.categories[images.second[i]]?.id ?? "");
   return other && other.index !== now.category[i] ? other : null;
 };
+/** Other files of the same content: what is said of one holds for all. */
+const copiesOf = (i) => now.rows.get(now.keys[i]).filter((copy) => copy !== i);
 const labelOf = (i) => nameOf(now.label(i));
 const alive = () => now.categories.filter(isAwake);
 const novel = () => alive().filter((category) => category.kind === "novel")

@@ -14,13 +14,12 @@ import copy
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 
 import numpy as np
 
-from holotype.results.describe import rename_in_texts, renamed_categories, renamed_note
+from holotype.results.describe import rename_in_texts, renamed_note
 from holotype.results.discovery import Category, Discovery, EditState
-from holotype.results.edits import ACTIONS, Edit, log_locked, read_log, run_ids, stripped
+from holotype.results.edits import ACTIONS, Edit, stripped
 from holotype.results.purity import set_purity
 
 MOST_EXEMPLARS = 12
@@ -72,8 +71,12 @@ class EditSession:
     def __init__(self, discovery: Discovery) -> None:
         self.given = discovery
         images = discovery.images
-        self.path = [str(path) for path in images["path"]]
-        self.row = {path: i for i, path in enumerate(self.path)}
+        self.path, self.key = [str(path) for path in images["path"]], discovery.keys
+        self.rows: dict[str, list[int]] = {}
+        """Of the images of each key: copies share one."""
+        for row, key in enumerate(self.key):
+            self.rows.setdefault(key, []).append(row)
+        self.key_at = dict(zip(self.path, self.key, strict=True))
         self.note = [str(note) for note in images["note"].fillna("")]
         self.label_given = [str(label) for label in images["label"].fillna("")]
         self.doubtful = [bool(doubtful) for doubtful in images["doubtful"]]
@@ -82,7 +85,7 @@ class EditSession:
         self.merged, self.rejected = dict(held.merged), list(held.rejected)
         self.came_from = dict(held.came_from)
         self.confirmed: dict[str, str] = dict(held.confirmed)
-        """Path to the id of a category, or to a label that no category has."""
+        """Key of an image to the id of a category, or to a label that no category has."""
         self.categories: dict[str, Category] = {c.id: copy.deepcopy(c) for c in discovery.categories}
         self.id = [id if id in self.categories else "" for id in images["category_id"]]
         sizes = Counter(self.id)
@@ -92,17 +95,20 @@ class EditSession:
             sleeping = Category(id, asleep["name"], "novel", n=0, suggested=asleep["suggested"])
             self.categories.setdefault(id, sleeping)
         self.touched: set[str] = set()
+        self.subject = ""
+        """Key of the image that the last edit spoke of."""
 
     def apply(self, edit: Edit) -> str:
         """Do it and return a remark ("" = nothing to say); raises CannotApply and then has changed nothing."""
+        self.subject = ""
         try:
             if edit.action not in ACTIONS:
                 raise CannotApply("there is no such action")
             remark: str = getattr(self, edit.action)(edit)
         except CannotApply:
-            self.refused[edit.digest] = None
+            self.refused[edit.id] = None
             raise
-        self.applied[edit.digest] = None
+        self.applied[edit.id] = None
         return remark
 
     # -- looking up -------------------------------------------------------------------------------
@@ -141,17 +147,21 @@ class EditSession:
             raise CannotApply(f"the category {word!r} was rejected")
         return category
 
-    def index(self, edit: Edit) -> int:
-        if edit.image not in self.row:
+    def image(self, edit: Edit) -> str:
+        """Return the key of the image that an edit speaks of."""
+        key = edit.digest or self.key_at.get(edit.image, "")
+        if key not in self.rows:
             raise CannotApply("there is no such image in this run")
-        return self.row[edit.image]
+        self.subject = key
+        return key
 
-    def elsewhere(self, edit: Edit, row: int) -> str:
+    def elsewhere(self, edit: Edit, key: str) -> str:
         """A remark where the image is no longer in the category in which the person saw it."""
+        ids = [self.id[row] for row in self.rows[key]]
         seen = self.find(edit.category) if edit.category else None
-        if not edit.category or (seen is not None and seen.id == self.id[row]):
+        if not edit.category or (seen is not None and seen.id in ids):
             return ""
-        where = self.called(self.id[row]) if self.id[row] else "no category"
+        where = self.called(ids[0]) if ids[0] else "no category"
         return f"the image was in {where} by then, not in {edit.category!r}"
 
     def called(self, word: str) -> str:
@@ -191,70 +201,71 @@ class EditSession:
         return ""
 
     def move(self, edit: Edit) -> str:
-        row, name = self.index(edit), stripped(edit.value)
+        key, name = self.image(edit), stripped(edit.value)
         if not name:
             raise CannotApply("it does not say where to")
         category = self.target(edit.value) or self.create(name)
-        remark = self.elsewhere(edit, row)
-        before = self.confirmed.get(edit.image)
-        self.put(row, category, MOVED_NOTE)
+        remark = self.elsewhere(edit, key)
+        before = self.confirmed.get(key)
+        self.put(self.rows[key], category, MOVED_NOTE)
         if before is not None and self.find(before) is category:
-            self.confirmed[edit.image] = category.id
+            self.confirmed[key] = category.id
             return remark
-        return self.withdraw(row) or remark
+        return self.withdraw(key) or remark
 
     def reject(self, edit: Edit) -> str:
-        if edit.image:
-            row = self.index(edit)
-            remark = self.elsewhere(edit, row)
-            self.put(row, None, REJECTED_NOTE)
-            return self.withdraw(row) or remark
+        if edit.image or edit.digest:
+            key = self.image(edit)
+            remark = self.elsewhere(edit, key)
+            self.put(self.rows[key], None, REJECTED_NOTE)
+            return self.withdraw(key) or remark
         category = self.existing(edit.category)
         if category.kind == "known":
             raise CannotApply("a known class stays; reject its images instead")
         rows = [row for row, id in enumerate(self.id) if id == category.id]
-        for row in rows:
-            self.put(row, None, REJECTED_NOTE)
-        withdrawn = sum(bool(self.withdraw(row)) for row in rows)
+        self.put(rows, None, REJECTED_NOTE)
+        withdrawn = sum(bool(self.withdraw(self.key[row])) for row in rows)
         del self.categories[category.id]
         self.rejected.append(category.id)
         remark = f"{withdrawn} of its images had been confirmed before; the later one counts"
         return remark if withdrawn else ""
 
     def confirm(self, edit: Edit) -> str:
-        row, label = self.index(edit), stripped(edit.value)
+        key, label = self.image(edit), stripped(edit.value)
         if not label:
             raise CannotApply("it does not say which label")
         category = self.target(edit.value)
         value = category.id if category is not None else label
-        before, self.confirmed[edit.image] = self.confirmed.get(edit.image), value
+        before, self.confirmed[key] = self.confirmed.get(key), value
         if category is not None:
-            self.put(row, category, CONFIRMED_NOTE)
+            self.put(self.rows[key], category, CONFIRMED_NOTE)
         if before is not None and before != value:
             return f"the image had been confirmed as {self.called(before)} before; the later one counts"
-        if (given := self.label_given[row]) and given not in (label, value):
-            return f"the image had the label {self.called(given)}; the confirmed one counts in the next round"
+        labels = (self.label_given[row] for row in self.rows[key])
+        if had := next((had for had in labels if had not in ("", label, value)), ""):
+            return f"the image had the label {self.called(had)}; the confirmed one counts in the next round"
         return ""
 
     def create(self, name: str) -> Category:
         made = self.categories[name] = Category(name, name, "novel", n=0, words="split off by hand")
         return made
 
-    def put(self, row: int, category: Category | None, note: str) -> None:
-        """Let an image change its category; None = it is in none."""
-        if self.id[row]:
-            self.categories[self.id[row]].n -= 1
-        if category is not None:
-            self.wake(category)
-            category.n += 1
+    def put(self, rows: Sequence[int], category: Category | None, note: str) -> None:
+        """Let images change their category; None = they are in none."""
         id = category.id if category is not None else ""
-        if note in (MOVED_NOTE, CONFIRMED_NOTE):
-            self.came_from.setdefault(self.path[row], self.id[row])
-        self.touched |= {self.id[row], id}
-        if self.id[row] != id:
-            for one in filter(None, (self.categories.get(self.id[row]), category)):
-                clear_measures(one)
-        self.id[row], self.note[row], self.doubtful[row] = id, note, False
+        for row in rows:
+            if self.id[row]:
+                self.categories[self.id[row]].n -= 1
+            if category is not None:
+                self.wake(category)
+                category.n += 1
+            if note in (MOVED_NOTE, CONFIRMED_NOTE):
+                self.came_from.setdefault(self.key[row], self.id[row])
+            self.touched |= {self.id[row], id}
+            if self.id[row] != id:
+                for changed in filter(None, (self.categories.get(self.id[row]), category)):
+                    clear_measures(changed)
+            self.id[row], self.note[row], self.doubtful[row] = id, note, False
 
     def wake(self, category: Category) -> None:
         """Before images come to a category that was asleep: somebody else may have its name by now."""
@@ -263,20 +274,20 @@ class EditSession:
         numbered = (f"{category.id} ({number})" for number in range(2, len(self.categories) + 3))
         category.name = next(n for n in (category.name, category.id, *numbered) if self.awake(n) is None)
 
-    def withdraw(self, row: int) -> str:
+    def withdraw(self, key: str) -> str:
         """Forget what an image was confirmed as; a remark where it was."""
-        before = self.confirmed.pop(self.path[row], "")
+        before = self.confirmed.pop(key, "")
         told = f"it had been confirmed as {self.called(before)} before; the later one counts"
         return told if before else ""
 
     # -- the outcome ------------------------------------------------------------------------------
 
     def labels(self) -> dict[str, str]:
-        """Path to label, for the next round of training."""
+        """Key of an image to label, for the next round of training."""
         labels = {}
-        for path, value in self.confirmed.items():
+        for key, value in self.confirmed.items():
             category = self.find(value)  # ids and names stay from round to round; else it is the word itself
-            labels[path] = value if category is None else category.id
+            labels[key] = value if category is None else category.id
         return labels
 
     def result(self) -> Discovery:
@@ -338,15 +349,20 @@ class AppliedEdits:
     discovery: Discovery
     """As corrected. facts.edits says which edits it holds, and what was merged, rejected and confirmed."""
     confirmed: dict[str, str] = field(default_factory=dict)
-    """Path to the id of the category, or to the label, that was confirmed."""
+    """Key of an image to the id of the category, or to the label, that was confirmed."""
     problems: list[str] = field(default_factory=list)
     """A sentence for each edit that could not be applied, or that another one contradicts."""
     left: list[str] = field(default_factory=list)
     """Those of them that say why an edit could not be applied."""
-    count: int = 0
-    """Edits that were applied this time."""
+    done: list[tuple[str, Edit]] = field(default_factory=list)
+    """Edits that were applied this time, each with the key of its image ("" = none)."""
     refused: list[int] = field(default_factory=list)
     """Positions, in the edits given, of those that could not be applied."""
+
+    @property
+    def count(self) -> int:
+        """Edits that were applied this time."""
+        return len(self.done)
 
 
 def apply_edits(discovery: Discovery, edits: Sequence[Edit]) -> AppliedEdits:
@@ -360,7 +376,7 @@ def apply_edits(discovery: Discovery, edits: Sequence[Edit]) -> AppliedEdits:
     ]
     outcome = AppliedEdits(discovery, problems=list(left), left=left)
     for position, edit in enumerate(edits):
-        if edit.run_id in earlier or edit.digest in standing.applied or edit.digest in standing.refused:
+        if edit.run_id in earlier or edit.id in standing.applied or edit.id in standing.refused:
             continue
         if edit.run_id != discovery.run_id:
             outcome.refused.append(position)
@@ -372,28 +388,11 @@ def apply_edits(discovery: Discovery, edits: Sequence[Edit]) -> AppliedEdits:
             outcome.left.append(f"{edit_text(edit)} was not applied: {reason}.")
             outcome.problems.append(outcome.left[-1])
             continue
-        outcome.count += 1
+        outcome.done.append((standing.subject, edit))
         if remark:
             outcome.problems.append(f"{edit_text(edit)} was applied, but {remark}.")
     outcome.confirmed = standing.labels()
     outcome.discovery = standing.result()
-    return outcome
-
-
-def apply_log(folder: Path, names: Mapping[str, str] | None = None) -> AppliedEdits:
-    """Apply the log of a run folder to what its last round found, and save the outcome in the folder.
-
-    What a round found lies untouched in rounds/N; without that, the discovery in the folder is corrected further.
-    names: by id, those that edits of the rounds before have given.
-    """
-    with log_locked(folder):  # else the outcome of an older log could be written over that of a newer one
-        found = Discovery.load(folder)
-        kept = folder / "rounds" / str(found.facts.round)
-        if run_ids(kept)[:1] == [found.run_id]:
-            found = renamed_categories(Discovery.load(kept), names or {})
-        outcome = apply_edits(found, read_log(folder))
-        if outcome.count or outcome.refused:
-            outcome.discovery.save(folder)
     return outcome
 
 

@@ -51,7 +51,7 @@ class Centroids:
     @classmethod
     def measure(cls, features: np.ndarray, category: np.ndarray, k: int) -> Centroids:
         """features (N, D), category (N,) below k; images with -1 or with NaN do not count."""
-        mean, n = _means(features, category, k)
+        mean, n = category_means(features, category, k)
         centre, dim = unit_rows(mean), features.shape[1]
         parts, scatter = [(np.empty(0, dtype=np.float32), np.empty(0, dtype=np.int64))], np.zeros((dim, dim))
         for u, c in _chunks(features, category):
@@ -100,8 +100,8 @@ class Centroids:
         return category, typicality, (self.distance(u) <= self.limit) & ~vanished
 
 
-def _means(features: np.ndarray, category: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
-    """m_c (K, D) and n_c (K,)."""
+def category_means(features: np.ndarray, category: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return m_c (K, D) float32 and n_c (K,); images with -1 or with NaN do not count."""
     total, n = np.zeros((k, features.shape[1])), np.zeros(k, dtype=np.int64)
     for u, c in _chunks(features, category):
         np.add.at(total, c, u)

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, Literal, TextIO
 import numpy as np
 
 from holotype.data.csv import FORMULA
+from holotype.data.paths import relative
 from holotype.errors import InputError
 from holotype.utils.atomic import atomic_write, write_bytes, write_text
 from holotype.utils.serialization import (
@@ -46,9 +47,9 @@ class EditState:
     """What edits have done to a discovery; empty before the first."""
 
     applied: tuple[str, ...] = ()
-    """Digests of the edits that it holds."""
+    """Ids of the edits that it holds."""
     refused: tuple[str, ...] = ()
-    """Digests of those that could not be applied."""
+    """Ids of those that could not be applied."""
     merged: dict[str, str] = field(default_factory=dict)
     """Id of a category that is gone to the id of the one that it joined."""
     rejected: tuple[str, ...] = ()
@@ -56,9 +57,9 @@ class EditState:
     asleep: dict[str, dict[str, str]] = field(default_factory=dict)
     """Id of a category that lost its images to its name and suggested name, should one come back."""
     confirmed: dict[str, str] = field(default_factory=dict)
-    """Path of an image to the id of the category, or to the label, that was confirmed."""
+    """Key of an image (Discovery.keys) to the id of the category, or to the label, that was confirmed."""
     came_from: dict[str, str] = field(default_factory=dict)
-    """Path of an image that was moved or confirmed to the id of the category that the run had put it in, "" = none."""
+    """Key of an image that was moved or confirmed to the id of the category that the run had put it in, "" = none."""
 
 
 @dataclass(frozen=True)
@@ -69,8 +70,6 @@ class RunFacts:
     """Name of the collection."""
     root: str = ""
     """Folder of the images."""
-    earlier_roots: tuple[str, ...] = ()
-    """Folders that the images lay in before they were moved."""
     method: str = ""
     k: int = 0
     """Categories that were trained for, known and novel; some may have stayed empty."""
@@ -128,7 +127,7 @@ class RunFacts:
         return to_dict(self)
 
 
-DISCOVERY_FORMAT = 2
+DISCOVERY_FORMAT = 3
 """Raised when a file of an older version can no longer be read."""
 DISCOVERY_FILE = "discovery.json"
 ASSIGNMENTS = "assignments.parquet"
@@ -138,10 +137,11 @@ IMAGE_TABLE_COLUMNS = (
 )
 """Of the table of images. category: the name as it stands; category_id: what it was when it was found. x and y are
 NaN until a report is built."""
-OPTIONAL = ("taken", "latitude", "longitude", "camera", "group", "file", "box", "weight")
-"""Columns that are there where something is known: what the heads of the files say (data/exif.py), the burst that an
-image is a frame of (data/bursts.py), the picture and the part of it that the image is (data/boxes.py), and how many
-images of a larger collection it stands for (data/labels.py)."""
+OPTIONAL = ("digest", "taken", "latitude", "longitude", "camera", "group", "file", "box", "weight")
+"""Columns that are there where something is known: the digest of the content (data/hashing.py; "" where that cannot be
+read), what the heads of the files say (data/exif.py), the burst that an image is a frame of (data/bursts.py), the
+picture and the part of it that the image is (data/boxes.py), and how many images of a larger collection it stands for
+(data/labels.py)."""
 TEXTS = ("path", "label", "category", "category_id", "problem", "note", "camera", "group", "file")
 """Those that hold whatever users called things."""
 
@@ -214,6 +214,18 @@ class Discovery:
     """How many categories: CountEstimate as a dictionary, None where --k was given."""
     facts: RunFacts = field(default_factory=RunFacts)
     """How it was made, and what people have corrected since."""
+
+    @property
+    def digests(self) -> list[str]:
+        """(N,) of the contents of the images, "" where that is not known."""
+        known = "digest" in self.images
+        return list(self.images["digest"].fillna("")) if known else [""] * len(self.images)
+
+    @property
+    def keys(self) -> list[str]:
+        """(N,) what edits know each image by: its digest, which copies share, or else its path from the root."""
+        paths = relative([str(path) for path in self.images["path"]], self.facts.root)
+        return [digest or path for digest, path in zip(self.digests, paths, strict=True)]
 
     def category(self, id: str) -> Category:
         return next(category for category in self.categories if category.id == id)
@@ -333,20 +345,6 @@ def category_name(index: int, known: tuple[str, ...], k: int, used: Iterable[str
     highest = max(k, index + 1) - len(known) + len(taken)
     free = [number for number in range(1, highest + 1) if number not in taken]
     return f"new-{free[index - len(known)]:0{max(2, len(str(highest)))}d}"
-
-
-def used_ids(folder: Path) -> set[str]:
-    """Ids and names of the categories of all rounds in a run folder, as found and as corrected: no other category gets
-    one of them. Nothing of what cannot be read; whoever goes on with that round says so."""
-    words: set[str] = set()
-    for pattern in (f"*/{DISCOVERY_FILE}", f"*/corrected/{DISCOVERY_FILE}"):
-        for file in (folder / "rounds").glob(pattern):
-            try:
-                told = read_json(file)["categories"]
-                words |= {str(category[key]) for category in told for key in ("id", "name")}
-            except (OSError, ValueError, KeyError, TypeError):
-                continue
-    return words
 
 
 def weighted_sizes(images: pd.DataFrame) -> dict[str, int]:

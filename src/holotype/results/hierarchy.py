@@ -28,10 +28,10 @@ import numpy as np
 from holotype.errors import InputError
 from holotype.results.apply_edits import CONFIRMED_NOTE, MOVED_NOTE, apply_edits
 from holotype.results.describe import DESCRIBE_CHUNK, finite_rows, unit_float64
-from holotype.results.discovery import Discovery, category_name, used_ids
-from holotype.results.edits import Edit
+from holotype.results.discovery import DISCOVERY_FILE, Discovery, category_name
+from holotype.results.edits import Edit, read_log
 from holotype.utils.atomic import write_text
-from holotype.utils.serialization import SchemaError, from_dict, to_dict
+from holotype.utils.serialization import SchemaError, from_dict, read_json, to_dict
 
 TREE_FILE = "tree.json"
 TREE_FORMAT = 1
@@ -75,7 +75,7 @@ class Tree:
 
     run_id: str
     edits: tuple[str, ...]
-    """Digests of the edits that the categories hold."""
+    """Ids of the edits that the categories hold."""
     k: int
     """Categories with an image."""
     merges: tuple[Merge, ...] = ()
@@ -125,6 +125,19 @@ def save_tree(folder: Path, found: Discovery, features: np.ndarray | None) -> Tr
     tree = build_tree(found, features, used_ids(folder))
     tree.save(folder)
     return tree
+
+
+def used_ids(folder: Path) -> set[str]:
+    """Ids and names of the categories of all rounds in a run folder, and those that edits speak of: no other category
+    gets one of them. Nothing of what cannot be read; whoever goes on with that round says so."""
+    words = {word for edit in read_log(folder) for word in (edit.category, edit.value)}
+    for file in (folder / "rounds").glob(f"*/{DISCOVERY_FILE}"):
+        try:
+            categories = read_json(file)["categories"]
+            words |= {str(category[key]) for category in categories for key in ("id", "name")}
+        except (OSError, ValueError, KeyError, TypeError):
+            continue
+    return words
 
 
 # -- growing ----------------------------------------------------------------------------------------------
@@ -359,9 +372,9 @@ def steps_to(tree: Tree, k: int) -> tuple[Sequence[Merge], Sequence[Split]]:
 def cut_moves(found: Discovery, splits: Sequence[Split], at: str) -> list[Edit]:
     """Every image that leaves, straight to where it ends."""
     end = {row: split.part for split in splits for row in split.rows}
-    path, id = found.images["path"], found.images["category_id"]
+    path, id, digest = found.images["path"], found.images["category_id"], found.digests
     return [
-        Edit(found.run_id, at, "move", str(path.iloc[row]), str(id.iloc[row]), part)
+        Edit(found.run_id, at, "move", str(path.iloc[row]), str(id.iloc[row]), part, digest[row])
         for row, part in sorted(end.items())
     ]
 

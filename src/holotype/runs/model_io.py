@@ -14,6 +14,7 @@ import hashlib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -35,7 +36,7 @@ from holotype.runs.predict import Predictions, predict_new
 from holotype.training.encoder import Encoder
 from holotype.training.loop import Loop
 from holotype.training.views import FreshViews
-from holotype.utils.atomic import TemporaryFolder, write_bytes
+from holotype.utils.atomic import write_bytes
 from holotype.utils.console import progress_bar
 from holotype.utils.device import Device
 from holotype.utils.serialization import FileSchema, from_dict, to_dict
@@ -119,7 +120,7 @@ class TrainedModel:
 
     def features(self, images: Iterable[ArrayImage], progress: bool = False) -> ModelReader:
         """Return features of the centre crops of paths, PIL images or arrays (data/decode.py)."""
-        with TemporaryFolder() as folder:
+        with TemporaryDirectory(prefix="holotype-", ignore_cleanup_errors=True) as folder:
             parts = list(self.stream(save_images(images, folder), progress)) or [self._read([])]
         frozen = [part.frozen for part in parts if part.frozen is not None]
         columns = zip(*(part[:3] for part in parts), strict=True)

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any, Literal
 
 from holotype.errors import InputError
-from holotype.utils.heartbeat import Beat, is_alive, read_beat
-from holotype.utils.locks import LockInfo, read_lock_info
+from holotype.utils.heartbeat import Beat, Progress, is_alive, read_beat
+from holotype.utils.locks import read_lock_info
 from holotype.utils.serialization import CorruptFile, read_json
 from holotype.utils.text import suggest_path
 
@@ -19,32 +19,19 @@ State = Literal["running", "stopped", "failed", "dead", "finished", "begun"]
 """dead: it neither ended nor lives. begun: nobody works on it, and nobody can say why not."""
 
 
-@dataclass(frozen=True)
-class Status:
+@dataclass(frozen=True, kw_only=True)
+class Status(Progress):
     """A run or a discovery. What is not known is empty, or None."""
 
     folder: str
     kind: Literal["run", "discovery"]
     state: State
-    phase: str = ""
-    stage: str = ""
-    epoch: int | None = None
-    epochs: int | None = None
-    step: int | None = None
-    steps: int | None = None
-    loss: float | None = None
-    seconds_left: float | None = None
     last_save: str = ""
     """ISO 8601."""
     last_sign: str = ""
     """When the process was heard of last, or the run was finished."""
-    pid: int | None = None
-    host: str = ""
-    command: str = ""
     round: int = 0
     """Of a discovery: the last one that has come to its end."""
-    words: str = ""
-    """Where it was stopped, or why it failed."""
     scores: dict[str, float] = field(default_factory=dict)
     """All, Old and New of a finished run, where the truth is known."""
 
@@ -84,19 +71,19 @@ def status_of(folder: Path) -> Status:
     done = [int(path.name) for path in rounds if (path / scores.name).is_file()]
     discovery = (folder / "rounds").is_dir()
     known = Status(
-        str(folder),
-        "discovery" if discovery else "run",
-        "begun",
+        folder=str(folder),
+        kind="discovery" if discovery else "run",
+        state="begun",
         round=max(done, default=0),
         last_save=max((_changed(place / "state.json") for place in (folder, *rounds)), default=""),
     )
-    if beat and holder and (holder.pid, holder.host) != (beat.pid, beat.host) and _lives(holder):
+    lives = holder is not None and is_alive(folder, holder.host, holder.time)
+    if beat and holder and lives and (holder.pid, holder.host) != (beat.pid, beat.host):
         beat = None  # a process that lives has taken the folder since
     if beat is not None:
-        told = _from_heartbeat(known, beat)
+        told = _from_heartbeat(folder, known, beat)
         if told.alive or discovery or not scores.is_file():
             return told
-    lives = holder is not None and _lives(holder, beat)
     if scores.is_file() and not lives:
         return _finished(known, scores)
     if holder is None:
@@ -106,17 +93,13 @@ def status_of(folder: Path) -> Status:
     return dataclasses.replace(known, state=state, phase="starting", last_sign=holder.time, **process)
 
 
-def _lives(holder: LockInfo, beat: Beat | None = None) -> bool:
-    return is_alive(holder.pid, holder.host, time=beat.time if beat else holder.time)
-
-
-def _from_heartbeat(known: Status, beat: Beat) -> Status:
-    state: State = "running" if is_alive(beat.pid, beat.host, beat.born, beat.time) else "dead"
+def _from_heartbeat(folder: Path, known: Status, beat: Beat) -> Status:
+    state: State = "running" if is_alive(folder, beat.host, beat.time) else "dead"
     if beat.ended:
         state = "stopped" if beat.ended == "stopped" else "failed"
-    same = {name: value for name, value in vars(beat).items() if name in vars(known)}
+    progress = {one.name: getattr(beat, one.name) for one in dataclasses.fields(Progress)}
     saved = beat.saved or known.last_save
-    return dataclasses.replace(known, **same, state=state, last_save=saved, last_sign=beat.time)
+    return dataclasses.replace(known, **progress, state=state, last_save=saved, last_sign=beat.time)
 
 
 def _finished(known: Status, file: Path) -> Status:
