@@ -8,7 +8,8 @@ import inspect
 import numpy as np
 import pytest
 
-from holotype.cli.discover import make_parser
+from holotype.cli.common import Parser
+from holotype.cli.options import DiscoverOptions
 from holotype.config.schema import BackboneConfig, DiscoverConfig
 from holotype.discovery.estimator import Discoverer
 from holotype.discovery.pipeline import discover
@@ -26,8 +27,9 @@ def test_the_estimator_has_the_same_parameters_and_defaults() -> None:
 
 
 def test_the_command_has_the_same_flags_and_defaults() -> None:
-    assert make_parser().parse_args(["photos"]).config == DiscoverConfig()
-    told = " ".join(make_parser().format_help().split())
+    parser = Parser("discover", DiscoverOptions)
+    assert parser.parse_args(["photos"]).config == DiscoverConfig()
+    told = " ".join(parser.format_help().split())
     assert "--method METHOD" in told
     assert "Number of categories, known and new together; auto estimates it." in told
     assert "auto estimates it. [a whole number (at least 1) or auto; default auto]" in told

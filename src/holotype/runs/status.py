@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from holotype.errors import InputError
-from holotype.utils.heartbeat import Beat, Progress, is_alive, read_beat
+from holotype.utils.heartbeat import Beat, RunProgress, is_alive, read_beat
 from holotype.utils.locks import read_lock_info
 from holotype.utils.serialization import CorruptFile, read_json
 from holotype.utils.text import suggest_path
@@ -20,7 +20,7 @@ State = Literal["running", "stopped", "failed", "dead", "finished", "begun"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Status(Progress):
+class Status(RunProgress):
     """A run or a discovery. What is not known is empty, or None."""
 
     folder: str
@@ -97,7 +97,7 @@ def _from_heartbeat(folder: Path, known: Status, beat: Beat) -> Status:
     state: State = "running" if is_alive(folder, beat.host, beat.time) else "dead"
     if beat.ended:
         state = "stopped" if beat.ended == "stopped" else "failed"
-    progress = {one.name: getattr(beat, one.name) for one in dataclasses.fields(Progress)}
+    progress = {one.name: getattr(beat, one.name) for one in dataclasses.fields(RunProgress)}
     saved = beat.saved or known.last_save
     return dataclasses.replace(known, **progress, state=state, last_save=saved, last_sign=beat.time)
 
