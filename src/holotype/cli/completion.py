@@ -12,7 +12,7 @@ from holotype.cli.options import CompletionOptions
 from holotype.data.datasets.registry import BENCHMARKS
 from holotype.discovery.backbone_choice import PUBLIC_BACKBONE
 from holotype.methods import METHODS
-from holotype.runs.resolve import default_experiment, describe_settings, setting_values
+from holotype.runs.experiment import default_experiment, describe_settings, setting_values
 
 
 def completion_command(options: CompletionOptions) -> None:

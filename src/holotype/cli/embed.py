@@ -16,7 +16,7 @@ from holotype.data.datasets.registry import BENCHMARKS, check_dataset, load_benc
 from holotype.data.gcd_split import gcd_split
 from holotype.data.labels import write_sample_file
 from holotype.data.load import collection_name, load_table, paths_of, stream_paths
-from holotype.data.paths import Paths
+from holotype.data.paths import Paths, absolute
 from holotype.data.storage import is_address, is_pattern
 from holotype.data.table import Table
 from holotype.discovery.backbone_choice import BackboneChoice, choose_backbone
@@ -48,8 +48,7 @@ def embed_command(options: EmbedOptions) -> int:
         facts, named = backbone_facts(net), {"backbone": net.name}
         request = ShardRequest(facts, source, paths, shard_size(options), named)
         planned = prepare_shards(folder, request, share)
-        place = str(folder.resolve())
-        job = EmbedShard(place, planned.root, config, net.digest, net.image_size, net.dim, options.device)
+        job = EmbedShard(str(folder.resolve()), config, options.device)
         if options.engine != "ray":
             job.use(net)
         tally = EmbedCounts()
@@ -153,7 +152,7 @@ def sample_command(options: SampleOptions) -> None:
         labels = FileLabels(options.labels, parts.root)
     sample = draw_coreset(parts, n, cells=cells, labels=labels, seed=seed, progress=options.progress)
     facts = {"n": n, "cells": sample.n_cells, "seed": seed, "images": sample.n_images}
-    path = [parts.absolute(one) for one in sample.path]
+    path = [absolute(one, parts.root) for one in sample.path]
     columns = {
         "path": path,
         "label": sample.label,

@@ -116,10 +116,9 @@ def published_text(name: str) -> str:
     if not rows:
         return "Nothing is printed of it in the table that the other methods are compared by."
     lines, star = [f"{'':<12}{'All':>6}{'Old':>6}{'New':>6}{'p':>7}"], {True: " ", False: "*"}
-    for row in rows:
-        scores, p = row.scores, row.progress
+    for dataset, scores, p in rows:
         cells = f"{scores.all:6.1f}{scores.old:6.1f}{scores.new:6.1f}{star[scores.lawful]}"
-        lines.append(f"{row.dataset:<12}{cells}{f'{p.p:6.2f}{star[p.lawful]}' if p else ''}".rstrip())
+        lines.append(f"{dataset:<12}{cells}{f'{p.p:6.2f}{star[p.lawful]}' if p else ''}".rstrip())
     notes = [f"{content['paper']}; {content['setting']}.", "p = (All - k-means) / (SimGCD - k-means)."]
     if "*" in "".join(lines):
         notes.append(
@@ -190,7 +189,7 @@ def measured_speeds(wanted: Iterable[RecommendedBackbone], device: str) -> tuple
     import torch
 
     from holotype.models.zoo import measure_speed
-    from holotype.runs.provenance import hardware
+    from holotype.runs.record import hardware
     from holotype.utils.device import Device
 
     compute = Device.on(device)

@@ -281,12 +281,9 @@ def field_docs(kind: type) -> dict[str, str]:
             (tree,) = ast.parse(textwrap.dedent(inspect.getsource(base))).body
         except (OSError, TypeError, SyntaxError, ValueError):  # made at run time, or typed at a prompt
             continue
-        for pair in pairwise(tree.body if isinstance(tree, ast.ClassDef) else []):
-            match pair:
-                case (
-                    ast.AnnAssign(target=ast.Name(id=name)),
-                    ast.Expr(value=ast.Constant(value=str(text))),
-                ):
+        for field, doc in pairwise(tree.body if isinstance(tree, ast.ClassDef) else []):
+            match field, doc:
+                case ast.AnnAssign(target=ast.Name(id=name)), ast.Expr(ast.Constant(str(text))):
                     docs[name] = " ".join(text.split())
     return docs
 

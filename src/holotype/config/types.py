@@ -14,7 +14,7 @@ from typing import Annotated, Any
 
 @dataclass(frozen=True)
 class Constraint:
-    """Stands in an `Annotated` type, such as Annotated[int, Rule("even", lambda n: n % 2 == 0)]."""
+    """Stands in an `Annotated` type, such as Annotated[int, Constraint("even", lambda n: n % 2 == 0)]."""
 
     words: str
     """Completes the sentence `epochs must be ...`."""
@@ -22,22 +22,12 @@ class Constraint:
     """Of a value of the right type."""
 
 
-MAX_EPOCHS, MAX_STEPS, MAX_SIDE, MAX_LARGE_INT, MAX_FACTOR, MAX_SMALL_INT = (
-    100_000,
-    1_000_000,
-    4_096,
-    100_000,
-    1_000,
-    100,
-)
-"""Far more than anybody needs. Beyond them stands a slip of the finger, which would train for years or fill memory."""
-
-
-MAX_INT = 1e30
+MAX_FLOAT = 1e30
 """Of a number that training reckons with: 32 bits hold no number above 3e38."""
 
 
 def at_most(most: int) -> Constraint:
+    """Return the rule that a number is no slip of the finger, which would train for years or fill memory."""
     return Constraint(f"at most {most:,}", lambda number: number <= most)
 
 
@@ -45,35 +35,29 @@ Count = Annotated[int, Constraint("at least 1", lambda number: number >= 1)]
 """A number of something."""
 Natural = Annotated[int, Constraint("at least 0", lambda number: number >= 0)]
 """A number of something that there may be none of."""
-Epochs = Annotated[Count, at_most(MAX_EPOCHS)]
+Epochs = Annotated[Count, at_most(100_000)]
 """Passes over all images."""
-Steps = Annotated[Count, at_most(MAX_STEPS)]
+Steps = Annotated[Count, at_most(1_000_000)]
 """Batches that are learnt from."""
-Side = Annotated[Count, at_most(MAX_SIDE)]
+Side = Annotated[Count, at_most(4_096)]
 """Of a picture, in pixels."""
-Width = Annotated[Natural, at_most(MAX_LARGE_INT)]
+Width = Annotated[Natural, at_most(100_000)]
 """Of a layer, in numbers; there may be none."""
-LargeInt = Annotated[Count, at_most(MAX_LARGE_INT)]
+LargeInt = Annotated[Count, at_most(100_000)]
 """A number of things that are held at once."""
-RepeatCount = Annotated[Count, at_most(MAX_FACTOR)]
+RepeatCount = Annotated[Count, at_most(1_000)]
 """How often something is done anew, of which each time takes its time."""
-SmallInt = Annotated[Count, at_most(MAX_SMALL_INT)]
+SmallInt = Annotated[Count, at_most(100)]
 """A number of things that each take a good part of the whole."""
 Port = Annotated[int, Constraint("from 1 to 65535", lambda number: 1 <= number <= 65_535)]
 """Of a computer, to listen on."""
 UnitInterval = Annotated[float, Constraint("from 0 to 1", lambda part: 0 <= part <= 1)]
 """A part of something."""
-Factor = Annotated[
-    float, Constraint(f"above 0 and at most {MAX_SMALL_INT}", lambda factor: 0 < factor <= MAX_SMALL_INT)
-]
+Factor = Annotated[float, Constraint("above 0 and at most 100", lambda factor: 0 < factor <= 100)]
 """How many times something is taken."""
-Positive = Annotated[
-    float, Constraint(f"above 0 and at most {MAX_INT:g}", lambda value: 0 < value <= MAX_INT)
-]
+Positive = Annotated[float, Constraint("above 0 and at most 1e+30", lambda value: 0 < value <= MAX_FLOAT)]
 """A rate or a temperature."""
-Weight = Annotated[
-    float, Constraint(f"at least 0 and at most {MAX_INT:g}", lambda value: 0 <= value <= MAX_INT)
-]
+Weight = Annotated[float, Constraint("at least 0 and at most 1e+30", lambda value: 0 <= value <= MAX_FLOAT)]
 """How much something counts, or how long it lasts."""
 Momentum = Annotated[float, Constraint("at least 0 and below 1", lambda part: 0 <= part < 1)]
 """What is kept of the past."""

@@ -39,8 +39,8 @@ from holotype.models.heads import Projector
 from holotype.models.token_cache import CacheViews
 from holotype.models.zoo import fastest_pass
 from holotype.results.ensemble import votes_in_words
-from holotype.runs.build import effective_views, stages_of
-from holotype.runs.resolve import default_experiment
+from holotype.runs.experiment import default_experiment, stages_of
+from holotype.runs.resources import effective_views
 from holotype.training.encoder import Encoder
 from holotype.utils.device import Device
 from holotype.utils.text import plural

@@ -23,8 +23,8 @@ from holotype.discovery.rounds import round_folder
 from holotype.discovery.training_plan import methods_of
 from holotype.embeddings.store import EmbeddingParts
 from holotype.errors import InputError
-from holotype.runs.build import RunData
 from holotype.runs.record import IDENTITY_FILE, RunFolder
+from holotype.runs.resources import RunData
 from holotype.utils.device import pick_device
 from holotype.utils.serialization import SchemaError, from_dict, to_dict
 

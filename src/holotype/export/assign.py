@@ -31,7 +31,7 @@ from holotype.data.image_files import IMAGE_EXTENSIONS
 from holotype.data.load import collection_name, stream_paths
 from holotype.data.paths import Paths
 from holotype.data.storage import is_address, is_pattern, split_member
-from holotype.embeddings.shards import PLAN_FILE, ShardRequest, absolute_source, part_file, read_shard_paths
+from holotype.embeddings.shards import ShardRequest, absolute_source, part_file, read_shard_paths
 from holotype.errors import InputError
 from holotype.export.folders import TargetFile, check_replaceable, new_folder
 from holotype.methods.registry import allow_code
@@ -375,12 +375,12 @@ class AssignShard:
     """Are some of all the images boxes? Then every part has their columns."""
 
     def ready(self) -> None:
-        read_shard_paths(Path(self.folder) / PLAN_FILE, 0)
+        read_shard_paths(self.folder, 0)
         if not Path(self.run).is_dir():
             raise InputError(f"{self.run} is not there; all machines that work on it must see it.")
 
     def __call__(self, number: int, advance: Callable[[int], None] = lambda more: None) -> AssignResult:
-        paths = read_shard_paths(Path(self.folder) / PLAN_FILE, number)
+        paths = read_shard_paths(self.folder, number)
         file, stamp = part_file(Path(self.folder), number), _digest(file_stamps(paths))
         table = _finished_part(file, paths, stamp)
         if table is None:
