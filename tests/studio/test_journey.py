@@ -148,6 +148,28 @@ def test_two_windows_show_the_same(run: Path, serve, window) -> None:
     assert in_effect(read_log(run)) == []
 
 
+def test_two_windows_that_contradict_each_other_end_alike(run: Path, serve, window) -> None:
+    """One is cut off, and both name a category: what was saved last counts in both, and the log has what both said."""
+    server = serve(run)
+    one, other = window(), window()
+    tabs = [one.open(server.link), other.open(server.link)]
+    other.context.set_offline(True)
+    for tab, owner, text in zip(tabs, (one, other), ("Hawk", "Owl"), strict=True):
+        owner.view("category/new-01")
+        tab.click("main >> text=Rename")
+        tab.wait_for_selector("dialog.ask")
+        tab.fill("dialog.ask input", text)
+        press(tab, "Enter")
+        tab.wait_for_selector(f"h1:has-text('{text}')")
+    tabs[0].wait_for_selector(SAVED)
+    other.context.set_offline(False)
+    for tab in tabs:
+        tab.wait_for_selector("h1:has-text('Owl')")
+        tab.wait_for_selector(SAVED)
+    assert [edit.value for edit in read_log(run)] == ["Hawk", "Owl"]
+    other.complaints = [words for words in other.complaints if "ERR_INTERNET_DISCONNECTED" not in words]
+
+
 def test_what_could_not_be_sent_waits_in_the_browser(run: Path, window) -> None:
     """The server goes, edits go on, the page is closed, another server comes: nothing is lost."""
     own = window()

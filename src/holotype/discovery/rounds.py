@@ -47,10 +47,12 @@ from holotype.results.edits import (
     read_log,
     run_ids,
 )
-from holotype.runs.status import SCORES_NAME as SCORES_FILE
 from holotype.utils.atomic import OWN_SUFFIX, atomic_write, write_text
 from holotype.utils.heartbeat import update_heartbeat
 from holotype.utils.text import plural
+
+SCORES_FILE = "scores.json"
+"""As in runs/record.py, which imports torch: the studio looks at rounds without it."""
 
 log = logging.getLogger(__name__)
 

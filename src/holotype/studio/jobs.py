@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from holotype.errors import InputError
-from holotype.runs.status import ROUNDS_NAME, status_of
+from holotype.runs.status import status_of
 from holotype.studio.live import PYTHON
 
 STUDIO = "studio"
@@ -64,7 +64,7 @@ def _next_round(site: Site) -> list[list[str]]:
     from holotype.config.parse import parse_yaml
     from holotype.discovery.source import Source
 
-    if not (site.run / ROUNDS_NAME).is_dir():
+    if not (site.run / "rounds").is_dir():
         raise InputError("Only a run of holotype discover has rounds.")
     known = Source.load(site.run)
     if site.images and (known is None or known.images != Source.of(site.images).images):
