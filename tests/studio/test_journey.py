@@ -101,6 +101,12 @@ def test_the_whole_loop_without_a_terminal(discovery: Path, serve, window) -> No
     assert tab.inner_text("#edits-button") == "3 edits · saved"
     press(tab, "7")
     tab.click("text=Next round")
+    tab.wait_for_selector(".job .facts-line", timeout=JOB_MS)
+    tab.click("text=Stop")
+    tab.wait_for_selector(".job h2:has-text('Next round: stopped')", timeout=JOB_MS)
+    assert "the same command continues" in tab.inner_text(".said")
+    assert not (discovery / "rounds" / "2" / "scores.json").exists()
+    tab.click("button:text-is('Next round')")
     tab.wait_for_selector("#notices >> text=Round 2 is here", timeout=JOB_MS)
     finished(tab, "Next round")
     tab.click("#notices >> text=Look at it")

@@ -212,10 +212,9 @@ class JobRunner:
                 if state.state == "stopping":
                     self._signal()
                 code = await self._child.wait()
+                whole = not code and words is commands[-1]
                 if code or state.state == "stopping":
                     break
-            else:
-                whole = True
         except OSError as error:
             code, more = 1, [f"It could not be started ({error.strerror or error})."]
         self._child = None
