@@ -1,9 +1,9 @@
 // What the tests ask of the report's own scripts. Each task takes and returns a list.
 
 /** How things stand, in the words of tests/categories/golden.py. */
-function outcomeOf(discovery, edits) {
+function outcomeOf(discovery, edits, placement) {
   const before = JSON.stringify([discovery, edits]);
-  const now = applyEdits(discovery, edits);
+  const now = applyEdits(discovery, edits, placement);
   if (JSON.stringify([discovery, edits]) !== before) throw new Error("applyEdits changed what it was given");
   const image = (i) => {
     const category = now.categories[now.category[i]];
@@ -32,7 +32,7 @@ function outcomeOf(discovery, edits) {
 }
 
 const TASKS = {
-  apply: (cases) => cases.map(({ discovery, edits }) => outcomeOf(discovery, edits)),
+  apply: (cases) => cases.map(({ discovery, edits, placement }) => outcomeOf(discovery, edits, placement)),
   toCsv: (lists) => lists.map(toCsv),
   readEdits: (texts) => texts.map(readEdits),
   checkInWords: (sizes) => sizes.map(checkInWords),

@@ -13,7 +13,7 @@ import pytest
 
 from holotype.errors import InputError
 from holotype.report.page_data import page_data, select_shown
-from holotype.results.apply_edits import apply_edits
+from holotype.results.apply_edits import PLACED_NOTE, Placement, apply_edits, can_move, place_anew
 from holotype.results.describe import describe_all, suggest_names
 from holotype.results.discovery import Discovery
 from holotype.results.edits import EDIT_COLUMNS, LOG_FORMAT, Edit, edits_csv, in_effect, read_edits, stripped
@@ -86,6 +86,33 @@ def test_random_edits_come_to_the_same():
     for case, result, wanted in zip(cases, results, expected, strict=True):
         assert {key: result[key] for key in wanted} == wanted, case["edits"]
     assert [result["measured"] for result in results] == measured
+
+
+def test_both_place_images_anew_and_leave_answered_ones():
+    rng = random.Random(20261118)
+    cases, expected, moved, answered = [], [], 0, 0
+    for number in range(40):
+        found = golden_discovery(("shoes", "copies")[number % 2])
+        edits = [random_edit(rng.choice, i, "shoes") for i in range(rng.randint(1, 12))]
+        corrected = apply_edits(found, edits).discovery
+        order = select_shown(found).rows.tolist()
+        ids = [rng.choice([*found.categories, *corrected.categories]).id for _ in order]
+        cases.append({"discovery": page(found, []), "edits": rows(edits)})
+        cases[-1]["placement"] = {"rows": list(range(len(order))), "ids": ids}
+        after = place_anew(corrected, Placement(found.run_id, 0, order, ids, [500] * len(order)))
+        columns = ("path", "category_id", "note")
+        expected.append(sorted(zip(*(after.images[name].fillna("") for name in columns), strict=True)))
+        free = can_move(corrected)
+        moved += sum(note == PLACED_NOTE for note in after.images["note"])
+        answered += free.count(False)
+        same = corrected.images["category_id"] == after.images["category_id"]
+        assert all(same[row] for row in range(len(free)) if not free[row])
+    results = run_javascript("apply", cases)
+    assert [
+        sorted((path, image[0], image[3]) for path, image in result["images"]) for result in results
+    ] == expected
+    assert moved > 100
+    assert answered > 100
 
 
 def test_words_suggested_names_and_notes_follow_categories_that_are_renamed():

@@ -63,7 +63,7 @@ def ended(window: Client) -> dict:
 
 
 def test_only_the_jobs_of_the_list_can_be_started(window: Client) -> None:
-    assert set(JOBS) == {"discover", "write", "export", "assign", "take-back"}
+    assert set(JOBS) == {"discover", "learn", "write", "export", "assign", "take-back"}
     for wish in ({"start": "rm"}, {"start": ["write"]}, {"start": {"name": "write"}}, {}, {"stop": True}):
         assert window.post("/api/job", wish).status == 409
     assert window.post("/api/job", {"start": "discover"}).json()["words"].startswith("Only a run of")
@@ -91,6 +91,18 @@ def test_stop_is_ctrl_c(window: Client, script) -> None:
     assert window.post("/api/job", {"stop": True}).json()["job"]["state"] == "stopping"
     job = ended(window)
     assert (job["state"], job["lines"], job["result"]) == ("stopped", ["begun", "saved"], "")
+
+
+def test_learning_gives_way_to_a_job(window: Client, script, monkeypatch, tmp_path: Path) -> None:
+    script("print('first')")
+    (tmp_path / "patient.py").write_text(PATIENT)
+    monkeypatch.setitem(JOBS, "learn", Job("Learn", lambda site: [[str(tmp_path / "patient.py")]]))
+    window.post("/api/job", {"start": "learn"})
+    waited(window, lambda job: job["lines"] == ["begun"])
+    assert window.post("/api/job", {"start": "learn"}).status == 409
+    assert window.post("/api/job", {"start": "write"}).json()["job"]["name"] == "write"
+    job = ended(window)
+    assert (job["name"], job["state"], job["lines"]) == ("write", "done", ["first"])
 
 
 @pytest.mark.parametrize(

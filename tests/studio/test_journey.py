@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from holotype.results.edits import in_effect, read_log
+from holotype.studio import app
 from holotype.studio.jobs import Site
 from holotype.studio.serve import bind
 from report.browser import browsing, chromium
@@ -125,6 +126,35 @@ def test_the_whole_loop_without_a_terminal(discovery: Path, serve, window) -> No
     tab.wait_for_selector("body[data-ready]")
     assert tab.inner_text("#edits-button") == "3 edits · saved"
     assert not (discovery / "rounds" / "2").exists()
+
+
+def test_answers_move_other_images(discovery: Path, serve, window, monkeypatch) -> None:
+    """Where one looks nothing jumps: the new places are shown when one asks for them, or goes elsewhere."""
+    monkeypatch.setattr(app, "ANSWERS", 3)
+    own = window()
+    tab = own.open(serve(discovery).link)
+    largest = tab.evaluate("() => HOLOTYPE.categories.reduce((a, b) => (b.n > a.n ? b : a)).id")
+    own.view(f"category/{largest}")
+    tab.select_option(".tools select >> nth=1", "unlabelled")
+    tiles = "main .tools ~ .gallery"
+    tab.evaluate(f"() => document.querySelector('{tiles}').gallery.focus(0)")
+    press(tab, "Space", "ArrowRight", "Space", "ArrowRight", "Space", "n")
+    tab.wait_for_selector("dialog.ask")
+    tab.keyboard.type("Sky")
+    press(tab, "Enter")
+    count = f"() => document.querySelector('{tiles}').gallery.list.length"
+    shown = tab.evaluate(count)
+    tab.wait_for_selector("#notices >> text=3 edits learned from")
+    assert tab.evaluate(count) == shown
+    tab.click("#notices >> text=Place the other images anew")
+    assert tab.evaluate(count) < shown
+    own.view("rounds")
+    assert "images after 3 edits" in tab.inner_text("main")
+    own.open(tab.url)
+    tab.wait_for_selector("body[data-ready]")
+    own.view(f"category/{largest}")
+    tab.select_option(".tools select >> nth=1", "unlabelled")
+    assert tab.evaluate(count) < shown
 
 
 def test_a_telephone_in_the_dark(discovery: Path, serve, window) -> None:

@@ -28,6 +28,7 @@ from holotype.data.samplers import keyed_generator
 from holotype.data.table import Table
 from holotype.discovery.collection import index_images, read_collection
 from holotype.discovery.pipeline import discover_table
+from holotype.discovery.source import Source
 from holotype.embeddings.store import embed_table
 from holotype.methods import Images, Task, find_method
 from holotype.models.backbone import load_backbone
@@ -57,7 +58,8 @@ def run_demo(out: Path, config: DiscoverConfig | None = None, *, progress: bool 
     config = config or demo_config()
     benchmark = load_benchmark("fashion-sample")
     table = write_demo_images(gcd_split(benchmark), out)
-    found = discover_table(table, config, out / "run", progress=progress)
+    source = Source.of(out / "images", labels=out / "labels.csv")
+    found = discover_table(table, config, out / "run", progress=progress, source=source)
     judged = dataclasses.replace(table, truth=benchmark.train.label)  # the order is that of the files
     rpc, kmeans = score(judged, *assigned_index(found)), score_kmeans(judged, config, found, out / "run")
     folder, compared = RunFolder(out / "run"), {key: kmeans[key] for key in ("all", "old", "new")}

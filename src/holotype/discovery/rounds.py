@@ -32,7 +32,7 @@ from holotype.discovery.collection import (
 from holotype.discovery.constraints import Constraints
 from holotype.errors import InputError, Stopped, signal_of
 from holotype.report.redact import short_names
-from holotype.results.apply_edits import AppliedEdits, apply_edits
+from holotype.results.apply_edits import AppliedEdits, apply_edits, place_anew, read_placement
 from holotype.results.describe import renamed_categories
 from holotype.results.discovery import FEATURES, Discovery, checked_features
 from holotype.results.edits import (
@@ -293,6 +293,8 @@ def apply_log(folder: Path) -> AppliedEdits:
         outcome, now = replay_edits(folder).applied, read_collection(folder)
         if outcome is None or [outcome.discovery.run_id] != run_ids(folder)[:1]:
             outcome = apply_edits(Discovery.load(folder), in_effect(read_log(folder)))
+        if (placed := read_placement(folder, outcome.discovery.run_id)) is not None:
+            outcome.discovery = place_anew(outcome.discovery, placed)
         if now is not None:
             outcome.discovery = with_current_paths(outcome.discovery, now)
         undone = Discovery.load(folder).facts.edits != outcome.discovery.facts.edits

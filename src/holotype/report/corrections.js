@@ -46,9 +46,10 @@ function checkInWords(n) {
 
 /**
  * How things stand after the edits, each taken once and in their order. discovery: as report/page_data.py writes it.
+ * placement: { rows, ids } where images without an answer lie by the answers about others; null = there is none.
  * problems says for each edit why it was not applied, in the order of the edits ("" = it was); nothing given is changed.
  */
-function applyEdits(discovery, edits) {
+function applyEdits(discovery, edits, placement = null) {
   const standing = new Standing(discovery);
   const dealtWith = new Set(discovery.log.map(asEdit).map(keyOf));
   const earlier = new Set(discovery.facts.earlier_runs ?? []);
@@ -61,6 +62,7 @@ function applyEdits(discovery, edits) {
     if (!problem) standing.applied++;
     return problem;
   });
+  if (placement) standing.place(placement);
   standing.finish();
   return standing;
 }
@@ -86,6 +88,7 @@ class Standing {
     const { images } = discovery;
     Object.assign(this, indexOf(images)); // paths, keys, keyAt, rows
     this.typicality = images.typicality;
+    this.labelled = images.label; // below 0 = it came without a label
     this.category = Int32Array.from(images.category); // index in categories; -1 = in none
     this.doubtful = Uint8Array.from(images.doubtful);
     this.note = new Map(Object.entries(images.note).map(([i, note]) => [Number(i), note]));
@@ -191,6 +194,18 @@ class Standing {
     this.category[i] = category ? category.index : -1;
     this.doubtful[i] = 0;
     this.note.set(i, note);
+  }
+
+  /** Does nobody say what it shows? */
+  canMove(i) {
+    return this.category[i] >= 0 && this.labelled[i] < 0 && !this.confirmed.has(i) && !["moved by hand", "confirmed by hand", "rejected"].includes(this.note.get(i));
+  }
+
+  place({ rows, ids }) {
+    rows.forEach((i, at) => {
+      const category = this.byId.get(this.end(ids[at]));
+      if (category && category.index !== this.category[i] && this.canMove(i)) this.put(i, category, "placed by the answers about others");
+    });
   }
 
   /** Before images come to a category that was asleep: somebody else may have its name by now. */

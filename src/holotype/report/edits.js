@@ -25,7 +25,7 @@ function storeEdits() {
 }
 
 function rebuild() {
-  now = applyEdits(data, edits);
+  now = applyEdits(data, edits, studio?.placement());
 }
 
 function changed() {

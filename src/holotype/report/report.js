@@ -193,6 +193,7 @@ function show() {
   if (key !== shownAt) {
     cursor = null;
     endSelection();
+    studio?.arrive();
   }
   map.canvas = null;
   document.getElementById("hover").hidden = true;

@@ -13,14 +13,17 @@ from __future__ import annotations
 import copy
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
 
 import numpy as np
 
+from holotype.errors import InputError
 from holotype.results.describe import rename_in_texts, renamed_note
 from holotype.results.discovery import Category, Discovery, EditState
 from holotype.results.edits import ACTIONS, Edit, stripped
 from holotype.results.purity import set_purity
+from holotype.utils.serialization import FileSchema
 
 MOST_EXEMPLARS = 12
 """How many of the most typical images a corrected category keeps to show itself."""
@@ -59,6 +62,9 @@ MOVED_NOTE, CONFIRMED_NOTE, REJECTED_NOTE = "moved by hand", "confirmed by hand"
 """What the note of an image says after an edit; the next round reads it (discovery/constraints.py)."""
 FOLLOWS_NOTE = "its label follows from a merge"
 """Of a typical image of a part, which stands for the others: nobody has said what this one shows."""
+
+
+PLACED_NOTE = "placed by the answers about others"
 
 
 class CannotApply(Exception):
@@ -401,3 +407,63 @@ def edit_text(edit: Edit) -> str:
     what = f"{edit.action.capitalize()} of {edit.image or edit.category!r}"
     joint = {"rename": "to", "merge": "into", "move": "to", "confirm": "as"}.get(edit.action)
     return f"{what} {joint} {edit.value!r}" if joint else what
+
+
+# -- places that follow from the answers about other images (studio/learn.py) -------------------------------
+
+PLACEMENT_FILE = "placement.json"
+PLACEMENT_SCHEMA = FileSchema(1, "delete it; the studio makes it anew")
+
+
+@dataclass(frozen=True)
+class Placement:
+    """Where images that nobody has answered for lie by the answers about others, after the edits of a round."""
+
+    run_id: str
+    """Of the round."""
+    edits: int
+    """That it was learned from."""
+    rows: list[int]
+    """(n,) of the images that move."""
+    ids: list[str]
+    """(n,) of the categories that they move to."""
+    probability: list[int | None]
+    """(N,) of all images, in thousandths."""
+
+    def save(self, folder: Path) -> None:
+        PLACEMENT_SCHEMA.write(folder / PLACEMENT_FILE, asdict(self))
+
+
+def read_placement(folder: Path, run_id: str) -> Placement | None:
+    """Return the placement in a run folder; None where there is none of this round, or it cannot be read."""
+    try:
+        file = folder / PLACEMENT_FILE
+        found = PLACEMENT_SCHEMA.make(file, Placement) if file.is_file() else None
+    except InputError:  # it can be made anew
+        return None
+    return found if found is not None and found.run_id == run_id else None
+
+
+def can_move(discovery: Discovery, session: EditSession | None = None) -> list[bool]:
+    """(N,) of each image: is it in a category, and nobody has said what it shows?"""
+    session = session or EditSession(discovery)
+    answered = (MOVED_NOTE, CONFIRMED_NOTE, REJECTED_NOTE)
+    rows = zip(session.id, session.label_given, session.note, session.key, strict=True)
+    return [
+        bool(id) and not label and note not in answered and key not in session.confirmed
+        for id, label, note, key in rows
+    ]
+
+
+def place_anew(discovery: Discovery, placement: Placement) -> Discovery:
+    """Return the discovery, which has its edits, with images where a placement says. Answered ones stay."""
+    session = EditSession(discovery)
+    free = can_move(discovery, session)
+    for row, id in zip(placement.rows, placement.ids, strict=True):
+        category = session.categories.get(session.end(id))
+        if category is not None and free[row] and session.id[row] != category.id:
+            session.put([row], category, PLACED_NOTE)
+    placed = session.result()
+    learned = np.array([np.nan if p is None else p / 1000 for p in placement.probability])
+    placed.images["probability"] = np.where(free, learned, placed.images["probability"].to_numpy(float))
+    return placed

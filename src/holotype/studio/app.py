@@ -20,7 +20,7 @@ Events, each {"type": ...}; live.js dispatches them in one place (SERVER_EVENTS)
     job       job: `jobs.JobState`, or null; jobs: what can be started
     round     run_id, round, words: the folder holds another round than before; the page loads itself anew to show it
     problem   words: why the folder cannot be used just now, "" = it can
-    learned   (the next slice) run_id, words, rows, categories: images that were placed anew without a round
+    placement placement: `results.apply_edits.Placement`, or null: images that were placed anew by the answers so far
 """
 
 from __future__ import annotations
@@ -31,6 +31,7 @@ import json
 import logging
 import shutil
 from collections.abc import AsyncIterator
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -47,6 +48,8 @@ from holotype.studio.live import LiveRun, MissingImage, nearest_rows
 POLL_SECONDS = 0.4
 PING_SECONDS = 15.0
 MAX_STREAMS = 24
+ANSWERS = 8
+"""Edits after which the images are placed anew (learn.py)."""
 MAX_WAITING = 1_000
 """Events that a window may be behind before it is cut off; it reconnects by itself."""
 LEAST_FREE = 16 << 20
@@ -66,6 +69,8 @@ class Studio:
         self._windows: set[asyncio.Queue[dict[str, Any]]] = set()
         self._told: dict[str, Any] = {}
         """The last event of each type."""
+        self._learned = "", 0
+        """The round that was learned from last, and the number of its edits then."""
 
     def app(self) -> Starlette:
         routes = [
@@ -155,9 +160,27 @@ class Studio:
             if before is not None:
                 self.tell("round", run_id=facts.run_id, round=facts.round, words=facts.difference)
         await self.hear_edits()
+        if await self.run.refresh_placement():
+            self.tell("placement", placement=self.placement())
+        self.learn_when_due()
         free = shutil.disk_usage(folder).free
         if free < LEAST_FREE and not self.run.read_only:
             raise InputError(f"The disk of {folder} is full ({free >> 20} MB are free); make some room.")
+
+    def placement(self) -> dict[str, Any] | None:
+        return asdict(self.run.placement) if self.run.placement else None
+
+    def learn_when_due(self) -> None:
+        """Start the job `learn` after every few answers, where nothing else runs."""
+        facts, count, (run_id, learned) = self.run.page, self.run.answers, self._learned
+        if facts is None or self.run.read_only or (self.jobs.state and self.jobs.state.runs):
+            return
+        if run_id != facts.run_id:
+            self._learned = facts.run_id, count
+        elif abs(count - learned) >= ANSWERS:
+            self._learned = run_id, count
+            with contextlib.suppress(InputError):  # a run without rounds
+                self.jobs.start("learn")
 
     def say_problem(self, words: str) -> None:
         if words != self.run.problem:
@@ -197,7 +220,8 @@ class Studio:
     async def get_data(self, request: Request) -> Response:
         await self._page_ready()
         await self.hear_edits()
-        text = json.dumps(self.state()).replace("<", "\\u003c")
+        await self.run.refresh_placement()
+        text = json.dumps(self.state() | {"placement": self.placement()}).replace("<", "\\u003c")
         data = await asyncio.to_thread(self.run.file("data.js").read_bytes)
         more = f"window.HOLOTYPE.studio = {text};\n".encode()
         return Response(data + more, media_type="text/javascript")
@@ -258,7 +282,7 @@ class Studio:
         try:
             if start != self.run.revision:
                 yield self._line({"type": "edits", **self._edits(start if start < self.run.revision else 0)})
-            for kind in ("job", "problem"):
+            for kind in ("job", "problem", "placement"):
                 if kind in self._told:
                     yield self._line(self._told[kind])
             if facts := self.run.page:

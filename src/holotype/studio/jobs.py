@@ -98,6 +98,12 @@ def _corrected(*words: str) -> Callable[[Site], list[list[str]]]:
     return commands
 
 
+def _learn(site: Site) -> list[list[str]]:
+    if not (site.run / "rounds").is_dir():
+        raise InputError("Only a run of holotype discover has rounds.")
+    return [["-learn", str(site.run)]]
+
+
 def _take_back(site: Site) -> list[list[str]]:
     from holotype.studio.take_back import round_before
 
@@ -107,7 +113,7 @@ def _take_back(site: Site) -> list[list[str]]:
 
 JOBS = {
     "discover": Job("Next round", _next_round),
-    # "learn": Job("Learn at once", _learn),   the classifier on frozen features, fitted again (studio/learn.py)
+    "learn": Job("Learn at once", _learn),
     "write": Job(
         "Write folders",
         _corrected("write", "{run}", "--folders", "{out}/folders", "--overwrite", "--no-progress"),
@@ -188,17 +194,24 @@ class JobRunner:
         """Start a job; InputError where there is no such one, another one runs, or it cannot be done."""
         if name not in JOBS:
             raise InputError("There is no such job.")
+        before = self._task
         if self.state is not None and self.state.runs:
-            raise InputError(f"{self.state.title} is running; wait for it, or stop it.")
+            if self.state.name != "learn" or name == "learn":
+                raise InputError(f"{self.state.title} is running; wait for it, or stop it.")
+            self.stop()  # it begins by itself and holds nobody up
         job = JOBS[name]
         commands = [argv(words) for words in job.commands(self.site)]
         self.site.out.mkdir(parents=True, exist_ok=True)
         (self.site.out / LOG).unlink(missing_ok=True)
         self.state = JobState(name, job.title, "running", datetime.now(UTC).isoformat(timespec="seconds"))
-        self._task = asyncio.create_task(self._run(job, commands, self.state))
+        self._task = asyncio.create_task(self._run(job, commands, self.state, before))
 
-    async def _run(self, job: Job, commands: list[list[str]], state: JobState) -> None:
+    async def _run(
+        self, job: Job, commands: list[list[str]], state: JobState, before: asyncio.Task[None] | None
+    ) -> None:
         code, whole, more = 0, False, list[str]()
+        if before is not None:
+            await asyncio.wait([before])
         try:
             for words in commands:
                 with (self.site.out / LOG).open("ab") as log:

@@ -11,6 +11,9 @@ const live = {
   job: served?.job ?? null,
   jobs: served?.jobs ?? [],
   problem: served?.problem ?? "",
+  placement: served?.placement ?? null, // { run_id, edits, rows, ids, probability }: images placed anew by the answers so far
+  pending: null, // one that the page does not show yet
+  learned: null, // { words, moved, from } of the last one that it shows
   round: null, // { run_id, round, words } of a round that this page does not show
   alike: new Map(),
 };
@@ -134,11 +137,16 @@ const SERVER_EVENTS = {
   job({ job, jobs }) {
     const ended = live.job?.state === "running" && job && job.state !== "running" && job.state !== "stopping";
     Object.assign(live, { job, jobs });
-    if (ended) toast(`${job.title}: ${JOB_STATES[job.state]}.`);
+    if (ended && !(job.name === "learn" && job.state === "done")) toast(`${job.title}: ${JOB_STATES[job.state]}.`);
     drawWork();
   },
   round(event) {
     live.round = event.run_id === data.run_id ? null : event;
+    drawState();
+  },
+  placement({ placement }) {
+    if (placement && (placement.run_id !== data.run_id || JSON.stringify(placement) === JSON.stringify(live.pending ?? live.placement))) return;
+    live.pending = placement;
     drawState();
   },
   problem({ words }) {
@@ -165,6 +173,19 @@ function listen(after) {
   };
 }
 
+/** Where images lie by the answers so far; applied when nothing that somebody looks at would jump. */
+function takePlacement() {
+  if (!live.pending) return;
+  const before = now.category;
+  [live.placement, live.pending] = [live.pending, null];
+  images.probability = live.placement.probability;
+  rebuild();
+  const moved = [...before.keys()].filter((i) => before[i] !== now.category[i]);
+  live.learned = { answers: live.placement.edits, moved, from: moved.map((i) => now.categories[before[i]]?.name ?? "no category") };
+  toast(`${plural(live.placement.edits, "edit")} learned from: ${plural(moved.length, "image")} moved.`);
+  drawState();
+}
+
 // -- what the page shows of it ------------------------------------------------------------------------------
 
 const unsaved = () => live.outbox.filter((item) => !item.saved).length;
@@ -185,6 +206,10 @@ function drawState() {
   if (live.round) {
     notices.push(h("p", {}, h("strong", {}, `Round ${live.round.round} is here: `), `${live.round.words || "the first one"}. `,
       h("button", { type: "button", class: "primary", onclick: () => { location.hash = "#rounds"; location.reload(); } }, "Look at it")));
+  }
+  if (live.pending) {
+    notices.push(h("p", {}, `${plural(live.pending.edits, "edit")} learned from. `,
+      h("button", { type: "button", onclick: () => { takePlacement(); show(); } }, "Place the other images anew")));
   }
   const place = document.getElementById("notices") ?? document.body.appendChild(h("div", { id: "notices", role: "status" }));
   const text = notices.map((notice) => notice.textContent).join("\n");
@@ -212,7 +237,10 @@ if (served) {
       live.logged = served.edits.map(fromServer);
       live.outbox = adoptOutbox();
       edits = standingEdits();
+      if (live.placement) images.probability = live.placement.probability;
     },
+    placement: () => live.placement,
+    arrive: takePlacement,
     store: queueChanges,
     editsLabel,
     editsLead: () => h("p", { class: "lead" }, served.read_only || `They are in the run folder as soon as they are saved${unsaved() ? `; ${number(unsaved())} are on their way` : ""}. The next round learns from them.`),

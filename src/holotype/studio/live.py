@@ -22,6 +22,7 @@ from PIL import Image
 from holotype.data.boxes import split_box
 from holotype.data.decode import DECODE_BUDGET, encode_png, open_image
 from holotype.errors import InputError
+from holotype.results.apply_edits import PLACEMENT_FILE, Placement, read_placement
 from holotype.results.edits import (
     ACTIONS,
     EDIT_LOG,
@@ -82,7 +83,10 @@ class LiveRun:
         """By run id: the folder of a page, and what is known of it. A window may still show the round before."""
         self._rows: dict[str, int] = {}
         """First row of each digest; of images without one, the row of each path."""
+        self.placement: Placement | None = None
+        """Of the page that is served, by the answers so far (learn.py)."""
         self._log_signature: Signature | None = (0, 0, 0)
+        self._placement_signature: tuple[Signature | None, str] = None, ""
         self._builds, self._built = 0, list[Signature | None]()
         self._broken: tuple[list[Signature | None], str] = [], ""
         """What could not be read, and why."""
@@ -146,6 +150,21 @@ class LiveRun:
         if found is not before:  # it is another log by now
             return 0
         return count if len(found) > count else None
+
+    async def refresh_placement(self) -> bool:
+        """Read where images were placed anew; return whether that is other than before."""
+        run_id = self.page.run_id if self.page else ""
+        now = file_signature(self.folder / PLACEMENT_FILE), run_id
+        if now == self._placement_signature:
+            return False
+        before, self._placement_signature = self.placement, now
+        self.placement = await asyncio.to_thread(read_placement, self.folder, run_id)
+        return self.placement != before
+
+    @property
+    def answers(self) -> int:
+        """Edits of the round that the page shows, those that were taken back and those that do so included."""
+        return sum(edit.run_id == self.page.run_id for edit in self.log.edits) if self.page else 0
 
     async def save(self, items: Any) -> dict[str, Any]:
         """Append what the page has sent and sync it; return which ids are in the log, and why others are not."""

@@ -3,7 +3,7 @@
 const JOB_STATES = { running: "running", stopping: "stopping; it saves its state", done: "done", stopped: "stopped; start it again to go on", failed: "failed" };
 const SHOWN_MOVES = 12;
 
-const isRunning = () => live.job?.state === "running" || live.job?.state === "stopping";
+const isRunning = () => live.job?.name !== "learn" && (live.job?.state === "running" || live.job?.state === "stopping");
 
 /** How far the phase is, as far as the job itself says so. */
 const progressWords = (job) => (job.steps ? `${Math.floor((100 * (job.step ?? 0)) / job.steps)} %` : "");
@@ -71,16 +71,22 @@ function drawWork() {
   if (entry && (entry.querySelector(".n")?.textContent ?? "") !== (badge?.textContent ?? "")) entry.replaceChildren(VIEWS.rounds[0], ...(badge ? [badge] : []));
 }
 
-/** Images that the last round has put elsewhere, the largest moves first. */
-function moves({ moved, from }) {
+/** Images that were put elsewhere, the largest moves first. */
+function moves({ moved, from }, placed) {
   const groups = new Map();
   moved.forEach((i, at) => {
-    const to = data.categories[images.category[i]]?.name ?? "no category";
+    const to = placed.categories[placed.category[i]]?.name ?? "no category";
     const key = `${from[at]} → ${to}`;
     groups.set(key, [...(groups.get(key) ?? []), i]);
   });
   return [...groups].sort((a, b) => b[1].length - a[1].length).slice(0, SHOWN_MOVES).map(([title, list]) =>
     h("details", { class: "move" }, h("summary", {}, `${title} (${number(list.length)})`), galleryOf(list, { title }).element));
+}
+
+/** What the answers have moved when they were learned from last. */
+function learnedPanel() {
+  if (!live.learned) return null;
+  return section("What your answers have moved", h("p", { class: "big" }, `${plural(live.learned.moved.length, "image")} after ${plural(live.learned.answers, "edit")}`), moves(live.learned, now));
 }
 
 function differencePanel() {
@@ -90,10 +96,10 @@ function differencePanel() {
   return section(`What round ${change.round} has changed`,
     h("p", { class: "big" }, change.words),
     h("ul", { class: "changes" }, change.lines.map((line) => h("li", {}, line))),
-    moves(change), change.more ? h("p", { class: "soft" }, `${number(change.more)} more have moved.`) : null,
+    moves(change, { categories: data.categories, category: images.category }), change.more ? h("p", { class: "soft" }, `${number(change.more)} more have moved.`) : null,
     why ? null : h("button", { type: "button", onclick: () => ask({ start: "take-back" }) }, `Take back round ${change.round}`));
 }
 
 function roundsView() {
-  return [h("h1", {}, data.facts.round ? `Round ${data.facts.round}` : "This run"), h("div", { id: "work" }, workPanel()), differencePanel()];
+  return [h("h1", {}, data.facts.round ? `Round ${data.facts.round}` : "This run"), h("div", { id: "work" }, workPanel()), learnedPanel(), differencePanel()];
 }

@@ -1,0 +1,141 @@
+"""Learn at once: place the images anew by the answers so far, without training: `python -m holotype.studio.learn RUN`.
+
+A shrinkage LDA (results/lda.py) on the features before and after training learns the categories as the edits have left
+them, each answer and label counting as much as LABEL images, and then from the places that it gave itself. Images that
+somebody has answered for stay where they are; all others may move. The outcome is placement.json in the run folder,
+which the page shows at once, and which counts wherever the edits are applied.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import numpy as np
+
+from holotype.errors import InputError
+from holotype.results.apply_edits import Placement, apply_edits, can_move
+from holotype.results.discovery import read_features
+from holotype.results.edits import in_effect, read_log
+from holotype.results.lda import LDA_CHUNK, TRAIN_ROWS, LDAStats, own_class_share
+from holotype.studio.page import read_rounds
+
+LABEL = 5.0
+"""Images that an answer, or a label, counts as much as (experiments/labelling.py)."""
+TIMES = 3
+"""How often it learns, the later times from its own places."""
+TEMPERATURES = (0.2, 100.0)
+
+
+def learn(run: Path) -> Placement:
+    """Place the images of the last round of a discovery anew. Raises InputError where that cannot be done."""
+    found, _, own = read_rounds(run)
+    edits = [edit for edit in in_effect(read_log(run)) if edit.run_id == found.run_id]
+    now = apply_edits(found, edits).discovery
+    known = (read_features(own, len(now.images)), read_frozen(run, now.digests))
+    parts = [_unit(features) for features in known if features is not None]
+    if not parts:
+        raise InputError(f"{run} has no features to learn from; train another round.")
+    x = np.hstack(parts) / np.float32(np.sqrt(len(parts)))
+    index = {category.id: number for number, category in enumerate(now.categories)}
+    before = np.array([index.get(id, -1) for id in now.images["category_id"]])
+    usable = (before >= 0) & np.isfinite(x).all(axis=1)
+    free = np.array(can_move(now)) & usable
+    probability = now.images["probability"].to_numpy(float)
+    after, probability = place(x, np.where(usable, before, -1), free, len(index), probability)
+    moved = np.flatnonzero(free & (after != before))
+    thousandths = [round(1000 * p) if np.isfinite(p) else None for p in probability]
+    ids = list(index)
+    return Placement(
+        found.run_id, len(edits), moved.tolist(), [ids[after[row]] for row in moved], thousandths
+    )
+
+
+def place(
+    x: np.ndarray, category: np.ndarray, free: np.ndarray, k: int, probability: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return the category of each image and the probability that it is right.
+
+    Args:
+        x: (N, D) float32 features.
+        category: (N,) as it stands, -1 = it plays no part.
+        free: (N,) bool, the images that may move.
+        k: number of categories.
+        probability: (N,) as it stands; the new ones of free images have the same mean.
+    """
+    weight = np.where(free, 1.0, LABEL).astype(np.float32)
+    rows = np.random.default_rng(0).permutation(np.flatnonzero(free))[:TRAIN_ROWS]
+    taught = np.sort(np.append(rows, np.flatnonzero((category >= 0) & ~free)))
+    moving, category = np.flatnonzero(free), category.copy()
+    u, w = x[taught], weight[taught]
+    square = ((u * w[:, None]).T @ u).astype(np.float64)  # the same each time
+    for _ in range(TIMES):
+        member = np.zeros((len(taught), k), np.float32)
+        member[np.arange(len(taught)), category[taught]] = w
+        judge = LDAStats(member.sum(axis=0), member.T @ u, square, len(taught)).judge()
+        slope = np.asarray(judge.means @ judge.whiten.T, np.float32).T
+        # categories of any size are as likely: few answers must be able to split a large one
+        offset = np.where(np.isfinite(judge.size), 0.0, -np.inf) - (judge.means**2).sum(axis=1) / 2
+        parts = [moving[first : first + LDA_CHUNK] for first in range(0, len(moving), LDA_CHUNK)]
+        logits = np.concatenate([x[part] @ slope + offset for part in parts]) if parts else np.zeros((0, k))
+        category[moving] = logits.argmax(axis=1)
+    return category, _matched(logits, category, moving, probability)
+
+
+def _matched(logits: np.ndarray, category: np.ndarray, moving: np.ndarray, known: np.ndarray) -> np.ndarray:
+    """Return the shares of the categories at the temperature at which their mean is that of what was known."""
+    probability, wanted = (
+        known.copy(),
+        np.nanmean(np.append(known[moving], np.nan)) if len(moving) else np.nan,
+    )
+    if not np.isfinite(wanted):
+        return probability
+    some = np.random.default_rng(1).permutation(len(moving))[:2_000]
+    low, high = np.log(TEMPERATURES)
+    for _ in range(20):
+        middle = (low + high) / 2
+        sure = own_class_share(logits[some] / np.exp(middle), category[moving[some]]).mean() > wanted
+        low, high = (middle, high) if sure else (low, middle)
+    for first in range(0, len(moving), LDA_CHUNK):
+        part = slice(first, first + LDA_CHUNK)
+        probability[moving[part]] = own_class_share(logits[part] / np.exp(low), category[moving[part]])
+    return probability
+
+
+def read_frozen(run: Path, digests: list[str]) -> np.ndarray | None:
+    """(N, D) features of the frozen backbone by the digests of images, NaN where there are none; None without a store.
+
+    The store itself (embeddings/store.py) imports torch, which takes longer than all that is done here.
+    """
+    from holotype.utils.serialization import read_parquet_table
+
+    rows: dict[str, list[int]] = {}
+    for row, digest in enumerate(digests):
+        rows.setdefault(digest, []).append(row)
+    found: np.ndarray | None = None
+    for file in sorted((run / "embeddings").glob("part-*.parquet")):
+        table = read_parquet_table(file)
+        values = table["feature"].combine_chunks().flatten().to_numpy(zero_copy_only=False)
+        values = values.reshape(table.num_rows, -1)
+        if found is None:
+            found = np.full((len(digests), values.shape[1]), np.nan, np.float32)
+        names = zip(table["digest"].to_pylist(), table["problem"].to_pylist(), strict=True)
+        for at, (digest, problem) in enumerate(names):
+            if digest in rows and not problem:
+                found[rows[digest]] = values[at]
+    return found
+
+
+def _unit(features: np.ndarray) -> np.ndarray:
+    """(N, D) float32: centred, at length 1; NaN rows stay so."""
+    x = np.asarray(features, np.float32)
+    x = x - np.nanmean(x, axis=0)
+    return np.asarray(x / np.maximum(np.linalg.norm(x, axis=1, keepdims=True), 1e-12))
+
+
+if __name__ == "__main__":
+    try:
+        learn(Path(sys.argv[1])).save(Path(sys.argv[1]))
+    except InputError as error:
+        print(" ".join(str(error).split()), file=sys.stderr)
+        sys.exit(2)

@@ -1,0 +1,88 @@
+"""Learning at once: answers move other images, and never one that somebody has answered for."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from holotype.discovery.rounds import apply_log, round_folder
+from holotype.errors import InputError
+from holotype.results.apply_edits import PLACED_NOTE, read_placement
+from holotype.results.discovery import Discovery
+from holotype.studio import app
+from holotype.studio.jobs import Site
+from holotype.studio.learn import learn, place
+from studio.client import Client
+from studio.conftest import serving
+
+
+def test_answers_put_others_right() -> None:
+    """Two clouds lie in one category; a few images of one of them are moved to another, and the rest follows."""
+    rng = np.random.default_rng(0)
+    truth = np.repeat([0, 1, 2], 100)
+    x = (np.eye(3, 16)[truth] + rng.normal(scale=0.15, size=(300, 16))).astype(np.float32)
+    category = np.where(truth == 2, 1, truth)
+    answered = np.zeros(300, dtype=bool)
+    answered[[0, 1, 100, 101, 200, 201, 202, 203]] = True
+    category[200:204] = 2
+    category[0] = 1  # somebody says so
+    after, probability = place(x, category, ~answered, 3, np.full(300, 0.8))
+    assert (after[answered] == category[answered]).all()
+    assert (after[~answered] == truth[~answered]).mean() > 0.97
+    assert abs(probability[~answered].mean() - 0.8) < 0.05
+    assert (probability[answered] == 0.8).all()
+    none, _ = place(x, category, np.zeros(300, dtype=bool), 3, np.full(300, np.nan))
+    assert (none == category).all()
+
+
+def answer(window: Client, run: Path, count: int, first: int = 0) -> set[int]:
+    """Move images of the largest category to a new one; returns the rows."""
+    found = Discovery.load(round_folder(run, 1))
+    free = found.images["label"].fillna("") == ""
+    largest = Counter(found.images["category_id"][free]).most_common(1)[0][0]
+    rows = np.flatnonzero(free & (found.images["category_id"] == largest))[first : first + count]
+    edits = [
+        {"id": f"{row}", "run": found.run_id, "time": f"2026-01-01T00:00:{row:02d}.000Z", "action": "move"}
+        | {"row": int(row), "category": largest, "value": "Sky"}
+        for row in rows
+    ]
+    assert len(window.post("/api/edits", {"edits": edits}).json()["saved"]) == count
+    return set(rows.tolist())
+
+
+def test_the_studio_learns_after_a_few_answers(discovery: Path, monkeypatch) -> None:
+    monkeypatch.setattr(app, "ANSWERS", 4)
+    with serving(Site(discovery)) as server:
+        window = Client(server.link).enter()
+        assert window.get("/").status == 200
+        with window.events() as events:
+            time.sleep(2 * app.POLL_SECONDS)
+            rows = answer(window, discovery, 4)
+            placement = next(event["placement"] for event in events if event["type"] == "placement")
+    assert placement["edits"] == 4
+    assert placement["rows"]
+    assert not rows & set(placement["rows"])
+    before = Discovery.load(round_folder(discovery, 1))
+    after = apply_log(discovery).discovery
+    assert set(np.flatnonzero(after.images["note"] == PLACED_NOTE)) == set(placement["rows"])
+    assert {after.images["category_id"][row] for row in rows} == {"Sky"}
+    told = (before.images["label"].fillna("") != "").to_numpy()
+    assert (before.images["category_id"][told] == after.images["category_id"][told]).all()
+    assert Discovery.load(discovery).images["category_id"].equals(after.images["category_id"])
+
+
+def test_what_is_not_of_this_round_says_nothing(discovery: Path) -> None:
+    found = learn(discovery)
+    found.save(discovery)
+    assert read_placement(discovery, found.run_id) == found
+    assert read_placement(discovery, "another") is None
+    (discovery / "placement.json").write_text("x")
+    assert read_placement(discovery, found.run_id) is None
+    for file in [*discovery.glob("rounds/1/features.npy"), *discovery.glob("embeddings/*.parquet")]:
+        file.unlink()
+    with pytest.raises(InputError, match="no features"):
+        learn(discovery)
