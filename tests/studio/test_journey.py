@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -157,10 +158,47 @@ def test_answers_move_other_images(discovery: Path, serve, window, monkeypatch) 
     assert tab.evaluate(count) < shown
 
 
+def test_questions_by_keys_alone(run: Path, serve, window) -> None:
+    own = window()
+    tab = own.open(serve(run).link)
+    own.view("questions")
+
+    def asked() -> tuple[str, int]:
+        return tab.inner_text("h1"), int(tab.inner_text("main [role=status]").split()[0])
+
+    first, left = asked()
+    assert re.fullmatch(r"Are these \d+ one thing\?", first)
+    press(tab, "x")
+    assert asked()[1] == left - 1
+    press(tab, "c")
+    tab.wait_for_selector("dialog.ask")
+    tab.keyboard.type("Clog")
+    press(tab, "Enter")
+    tab.wait_for_selector("#edits-button:text-is('7 edits · saved')")
+    assert [edit.action for edit in read_log(run)] == ["rename", *["confirm"] * 6]
+    second = asked()
+    press(tab, "u")
+    tab.wait_for_selector("#edits-button:text-is('No edits')")
+    assert asked()[1] > second[1]
+    while "Is this" not in tab.inner_text("h1"):
+        press(tab, "x")
+    category = tab.inner_text(".examples figcaption")
+    assert category.strip() in tab.inner_text("h1")
+    press(tab, "1")
+    tab.wait_for_selector("#edits-button:text-is('1 edit · saved')")
+    assert read_log(run)[-1].action == "move"
+    press(tab, "n")
+    tab.wait_for_selector("dialog.pick")
+    press(tab, "ArrowDown", "Enter")
+    tab.wait_for_selector("#edits-button:text-is('2 edits · saved')")
+    press(tab, "?")
+    assert "y yes" in tab.inner_text("dialog")
+
+
 def test_a_telephone_in_the_dark(discovery: Path, serve, window) -> None:
     small = window(viewport={"width": 390, "height": 844}, color_scheme="dark", has_touch=True)
     tab = small.open(serve(discovery).link)
-    for view in ("overview", "category", "map", "doubtful", "rounds"):
+    for view in ("overview", "category", "map", "doubtful", "rounds", "questions"):
         small.view(view)
         assert tab.evaluate("() => document.documentElement.scrollWidth") <= 390, view
     novel = tab.evaluate("() => HOLOTYPE.categories.find((category) => category.kind === 'novel').id")

@@ -219,14 +219,22 @@ function navigation(view) {
   button.classList.toggle("some", edits.length > 0);
 }
 
+const KEY_WORDS = {
+  "1 to 9": "views", "arrows": "go to an image", Space: "select it", Enter: "look closer", s: "more like this", b: "frames of the burst", l: "lasso on the map",
+  "/": "find by name", m: "move", n: "new category", c: "confirm", r: "reject", u: "undo", Escape: "unselect", "?": "these keys",
+};
+const showKeys = () => dialogue("Keys", "ask", closer(), h("h2", {}, "Keys"), h("dl", { class: "facts" },
+  Object.entries({ ...KEY_WORDS, ...studio?.keys }).map(([key, words]) => h("div", {}, h("dt", {}, h("kbd", {}, key)), h("dd", {}, words)))));
+
 const EDITING = { m: moveSelected, n: splitSelected, c: confirmSelected, r: rejectSelected, u: undo };
-const SHORTCUTS = { ...EDITING, b: selectBursts, l: toggleLasso, "/": () => findField().focus(), Escape: escape };
+const SHORTCUTS = { ...EDITING, b: selectBursts, l: toggleLasso, "/": () => findField().focus(), Escape: escape, "?": showKeys };
 
 function onKey(event) {
   if (event.ctrlKey || event.metaKey || event.altKey || event.target.closest("input, select, textarea, [contenteditable]")) return;
   const dialog = [...document.querySelectorAll("dialog[open]")].at(-1);
   if (dialog && !dialog.classList.contains("look")) return;
   const keys = dialog ? EDITING : SHORTCUTS;
+  if (!dialog && studio?.key(event.key)) return event.preventDefault();
   if (!dialog && /^[1-9]$/.test(event.key) && MENU[event.key - 1]) location.hash = `#${MENU[event.key - 1]}`;
   else if (Object.hasOwn(keys, event.key)) {
     if (event.key !== "Escape") event.preventDefault(); // else the letter lands in the field that opens

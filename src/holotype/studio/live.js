@@ -181,6 +181,7 @@ function takePlacement() {
   images.probability = live.placement.probability;
   rebuild();
   const moved = [...before.keys()].filter((i) => before[i] !== now.category[i]);
+  if (queue.changes.length) queue.changes[queue.changes.length - 1] += moved.length;
   live.learned = { answers: live.placement.edits, moved, from: moved.map((i) => now.categories[before[i]]?.name ?? "no category") };
   toast(`${plural(live.placement.edits, "edit")} learned from: ${plural(moved.length, "image")} moved.`);
   drawState();
@@ -244,7 +245,9 @@ if (served) {
     store: queueChanges,
     editsLabel,
     editsLead: () => h("p", { class: "lead" }, served.read_only || `They are in the run folder as soon as they are saved${unsaved() ? `; ${number(unsaved())} are on their way` : ""}. The next round learns from them.`),
-    views: { rounds: ["Rounds", () => roundsView()] },
+    views: { rounds: ["Rounds", () => roundsView()], questions: ["Questions", () => questionsView()] },
+    keys: { "in Questions": "y yes, c only the first six, n no, 1 to 9 one of the categories, Enter a name, x skip, u undo" },
+    key: (key) => place()[0] === "questions" && questionKey(key),
     badge: (key) => (key === "rounds" && isRunning() ? h("span", { class: "n" }, progressWords(live.job) || "…") : null),
     alike: (i) => live.alike.get(i) ?? [],
     async lookForAlike(i) {

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from holotype.results.hierarchy import Tree
 
 HERE = Path(__file__).parent
-SCRIPTS = ("grid.js", "live.js", "rounds.js")
+SCRIPTS = ("grid.js", "live.js", "rounds.js", "queue.js")
 """Between those of the report and report.js, which starts the page."""
 POLICY = (
     "default-src 'none'; img-src 'self' data: blob:; script-src 'self' '{script}'; style-src '{style}'; "

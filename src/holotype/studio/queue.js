@@ -1,0 +1,197 @@
+// Questions: what to ask next, so that an answer puts as many images right as it can. Each takes one key.
+
+const CORE = 6; // the most typical images of a category in a question, and the oddest ones
+const PER_CATEGORY = 2; // single images of one category that are asked about before others get their turn
+const CLOSE = 0.3; // separation below which two categories may be one
+const MOST_SINGLES = 40;
+const SURE = 900; // thousandths from which nobody asks about an image
+const REMEMBERED = data ? `holotype:asked:${data.run_id}` : "";
+
+const queue = {
+  question: null, // the one that is shown; it stays until it is answered
+  asked: new Set(), // keys of those that were skipped, or answered in a way that leaves no edit
+  changes: [], // images that each of the last ten answers has changed
+};
+try {
+  queue.asked = new Set(JSON.parse(localStorage.getItem(REMEMBERED) ?? "[]"));
+} catch { /* nothing is remembered */ }
+
+const doubtOf = (list) => list.reduce((sum, i) => sum + 1 - (images.probability[i] ?? 500) / 1000, 0) / Math.max(1, list.length);
+const isNamed = (category) => category.kind === "known" || !UNNAMED.test(category.name);
+
+/** Are these twelve one thing? Of each new category of which nobody has confirmed an image. */
+function groupQuestions() {
+  return novel().flatMap((category) => {
+    const members = now.members[category.index].filter((i) => now.canMove(i));
+    if (members.length < 2 || now.members[category.index].some((i) => now.confirmed.has(i))) return [];
+    const core = members.slice(0, CORE);
+    const odd = members.slice(core.length).slice(-CORE);
+    return [{ kind: "group", key: `group ${category.id}`, category, images: [...core, ...odd], core,
+      value: category.n * (isNamed(category) ? doubtOf(members) : 1) }];
+  });
+}
+
+/** Is A the same as B? Of categories that lie close to each other; at least one of the two is new. */
+function pairQuestions() {
+  return novel().flatMap((category) => {
+    const measured = data.categories[category.index];
+    const other = findCategory(measured?.nearest ?? "");
+    if (!other || other === category || measured.separation === null || measured.separation >= CLOSE) return [];
+    return [{ kind: "pair", key: `pair ${[category.id, other.id].sort().join(" ")}`, category, other, images: category.exemplars.slice(0, CORE),
+      value: Math.min(category.n, other.n) * (1 - measured.separation / CLOSE) / 2 }];
+  });
+}
+
+/** Is this one of those? The least sure first, a few of each category, one frame of a burst. */
+function imageQuestions() {
+  const list = [];
+  for (let i = 0; i < size; i++) if ((images.probability[i] ?? 0) < SURE && now.canMove(i)) list.push(i);
+  list.sort((a, b) => (images.probability[a] ?? 0) - (images.probability[b] ?? 0));
+  const count = new Map();
+  const found = [];
+  const answered = (i) => framesOf(i).some((frame) => now.confirmed.has(frame));
+  for (const i of onePerBurst(list)) {
+    const c = now.category[i];
+    if (queue.asked.has(`image ${now.keys[i]}`) || answered(i) || (count.get(c) ?? 0) >= PER_CATEGORY) continue;
+    count.set(c, (count.get(c) ?? 0) + 1);
+    found.push({ kind: "image", key: `image ${now.keys[i]}`, category: now.categories[c], images: [i], value: doubtOf([i]) * Math.max(1, framesOf(i).length) });
+    if (found.length >= MOST_SINGLES) break;
+  }
+  return found;
+}
+
+/** Images that came with a label and lie elsewhere: who is right? */
+function labelQuestions() {
+  const found = [];
+  for (let i = 0; i < size; i++) {
+    if (images.label[i] < 0 || now.confirmed.has(i) || now.note.get(i) === "moved by hand" || now.category[i] < 0) continue;
+    const label = findCategory(images.labels[images.label[i]]);
+    if (label && label.index !== now.category[i]) found.push({ kind: "label", key: `label ${now.keys[i]}`, category: label, other: now.categories[now.category[i]], images: [i], value: 1 });
+  }
+  return found;
+}
+
+const makeQuestions = () => [...groupQuestions(), ...pairQuestions(), ...labelQuestions(), ...imageQuestions()]
+  .filter(({ key }) => !queue.asked.has(key)).sort((a, b) => b.value - a.value);
+
+const isOpenQuestion = (question, all) => question && all.some(({ key }) => key === question.key);
+
+// -- answers ------------------------------------------------------------------------------------------------
+
+function remember(question) {
+  queue.asked.add(question.key);
+  try {
+    localStorage.setItem(REMEMBERED, JSON.stringify([...queue.asked].slice(-2000)));
+  } catch { /* it is asked again after the page was loaded anew */ }
+}
+
+/** Go on to the next question. made: edits; changed: images that they are about. */
+function answered(question, made = [], changed = 0) {
+  if (made.length && studio.readOnly()) return toast(studio.readOnly());
+  if (!made.length) remember(question);
+  queue.changes = [...queue.changes, changed].slice(-10);
+  queue.question = null;
+  takePlacement(); // everything is drawn anew: nothing jumps
+  if (made.length) return addEdits(made);
+  return show();
+}
+
+/** The label of a category must be a name that people know. */
+function named(category, then) {
+  if (isNamed(category)) return then([]);
+  return askName(`What is ${category.name}?`, "Confirmed images become labels of a class in the next round, so it needs a name.", category.suggested,
+    (word) => then([{ action: "rename", category: category.id, value: word }]));
+}
+
+const confirmAs = (list, category) => list.map((i) => editOf("confirm", i, category.id));
+/** An answer about one frame of a burst holds for all of them. */
+const wholeBurst = (i) => [i, ...framesOf(i).filter((frame) => frame !== i && now.canMove(frame))];
+
+/** list: images of the question that are the same thing. */
+const confirmGroup = (question, list) => named(question.category,
+  (made) => answered(question, [...made, ...confirmAs(list, question.category)], question.category.n));
+
+const YES = {
+  group: (question) => confirmGroup(question, question.images),
+  pair: (question) => answered(question, [{ action: "merge", category: question.category.id, value: question.other.id }], question.category.n),
+  image: (question) => named(question.category, (made) => {
+    const list = wholeBurst(question.images[0]);
+    answered(question, [...made, ...confirmAs(list, question.category)], list.length);
+  }),
+  label: (question) => answered(question, confirmAs(question.images, question.category), 1),
+};
+
+const moveTo = (question, target) => {
+  const list = wholeBurst(question.images[0]);
+  answered(question, list.map((i) => editOf("move", i, target.id ?? target)), list.length);
+};
+
+const NO = {
+  group: (question) => answered(question),
+  pair: (question) => answered(question),
+  image: (question) => pickCategory("What is it?", { about: question.images, without: question.category }, (target) => moveTo(question, target)),
+  label: (question) => answered(question, [editOf("confirm", question.images[0], question.other.id)], 1),
+};
+
+const candidates = ({ kind, images: list, category }) => (kind === "image" ? byLikeness(list).filter((other) => other !== category).slice(0, 9) : []);
+
+/** A name for what is shown: a category that is called so, or a new one. */
+function nameIt(question) {
+  const one = question.kind === "image";
+  askName(one ? "What is it?" : `What is ${question.category.name}?`, one ? "A name that no category has makes a new one." : "", "", (word) => {
+    if (one) return moveTo(question, findCategory(word) ?? word);
+    return addEdits([{ action: "rename", category: question.category.id, value: word }]);
+  });
+}
+
+/** Keys of this view; returns whether it was one. */
+function questionKey(key) {
+  const { question } = queue;
+  if (!question || selected.size) return false; // a selection has keys of its own
+  const choice = /^[1-9]$/.test(key) ? candidates(question)[key - 1] : null;
+  if (key === "y") YES[question.kind](question);
+  else if (key === "n") NO[question.kind](question);
+  else if (key === "c" && question.kind === "group") confirmGroup(question, question.core);
+  else if (key === "x") answered(question);
+  else if (key === "Enter" && !document.activeElement.closest(".tile, a, button") && question.kind !== "label") nameIt(question);
+  else if (choice) moveTo(question, choice);
+  else return false;
+  return true;
+}
+
+// -- the view -----------------------------------------------------------------------------------------------
+
+const ASKED = {
+  group: ({ images: list }) => `Are these ${list.length} one thing?`,
+  pair: ({ category, other }) => `Is ${category.name} the same as ${other.name}?`,
+  image: ({ category }) => `Is this ${category.name}?`,
+  label: ({ category, other }) => `It is labelled ${category.name}, and looks like ${other.name}. Is the label right?`,
+};
+
+const button = (key, words, onclick, kind = "") => h("button", { type: "button", class: kind, onclick }, h("kbd", {}, key), ` ${words}`);
+
+/** Three images of a category, to compare with. */
+const examples = (category, without) => h("figure", { class: "examples" }, h("figcaption", {}, glyph(category.kind), ` ${category.name}`),
+  [...category.exemplars, ...now.members[category.index]].filter((i, at, all) => !without.includes(i) && all.indexOf(i) === at).slice(0, 3).map((i) => thumb(i, { lazy: false })));
+
+function questionsView() {
+  const all = makeQuestions();
+  if (!isOpenQuestion(queue.question, all)) queue.question = all[0] ?? null;
+  const { question } = queue;
+  const left = all.length;
+  const changed = queue.changes.reduce((sum, n) => sum + n, 0);
+  const count = h("p", { class: "soft", role: "status" }, left ? plural(left, "question") : "No questions",
+    ` left. ${queue.changes.length ? `The last ${plural(queue.changes.length, "answer has", "answers have")} changed ${plural(changed, "image")}.` : ""}`);
+  if (!question) return [h("h1", {}, "Nothing left to ask"), count, h("p", {}, h("a", { href: "#rounds" }, "Train another round"), " to learn from your answers.")];
+  const beside = { group: [], pair: [question.other], image: [question.category], label: [question.category, question.other] }[question.kind];
+  return [h("h1", {}, ASKED[question.kind](question)), count,
+    h("div", { class: "question" }, galleryOf(question.images, { title: ASKED[question.kind](question), id: "question" }).element,
+      beside.map((category) => examples(category, question.images))),
+    h("div", { class: "buttons answers" },
+      button("y", question.kind === "group" && !isNamed(question.category) ? "Yes: name it" : "Yes", () => YES[question.kind](question), "primary"),
+      question.kind === "group" ? button("c", `Only the first ${question.core.length}`, () => confirmGroup(question, question.core)) : null,
+      button("n", question.kind === "image" ? "No: it is…" : "No", () => NO[question.kind](question)),
+      candidates(question).map((category, at) => button(at + 1, category.name, () => moveTo(question, category))),
+      question.kind === "label" ? null : button("Enter", "Type a name", () => nameIt(question)),
+      button("x", "Skip", () => answered(question)), button("u", "Undo", undo, "quiet"))];
+}
