@@ -13,7 +13,7 @@ import pytest
 
 from holotype.errors import InputError
 from holotype.report.page_data import page_data, select_shown
-from holotype.results.apply_edits import PLACED_NOTE, Placement, apply_edits, can_move, place_anew
+from holotype.results.apply_edits import PLACED_NOTE, LearnedPlacement, apply_edits, can_move, place_anew
 from holotype.results.describe import describe_all, suggest_names
 from holotype.results.discovery import Discovery
 from holotype.results.edits import EDIT_COLUMNS, LOG_FORMAT, Edit, edits_csv, in_effect, read_edits, stripped
@@ -99,7 +99,7 @@ def test_both_place_images_anew_and_leave_answered_ones():
         ids = [rng.choice([*found.categories, *corrected.categories]).id for _ in order]
         cases.append({"discovery": page(found, []), "edits": rows(edits)})
         cases[-1]["placement"] = {"rows": list(range(len(order))), "ids": ids}
-        after = place_anew(corrected, Placement(found.run_id, 0, order, ids, [500] * len(order)))
+        after = place_anew(corrected, LearnedPlacement(found.run_id, 0, order, ids, [500] * len(order)))
         columns = ("path", "category_id", "note")
         expected.append(sorted(zip(*(after.images[name].fillna("") for name in columns), strict=True)))
         free = can_move(corrected)

@@ -15,7 +15,7 @@ from holotype.results.apply_edits import PLACED_NOTE, read_placement
 from holotype.results.discovery import Discovery
 from holotype.studio import app
 from holotype.studio.jobs import Site
-from holotype.studio.learn import learn, place
+from holotype.studio.learn import learn_placement, place
 from studio.client import Client
 from studio.conftest import serving
 
@@ -76,7 +76,7 @@ def test_the_studio_learns_after_a_few_answers(discovery: Path, monkeypatch) -> 
 
 
 def test_what_is_not_of_this_round_says_nothing(discovery: Path) -> None:
-    found = learn(discovery)
+    found = learn_placement(discovery)
     found.save(discovery)
     assert read_placement(discovery, found.run_id) == found
     assert read_placement(discovery, "another") is None
@@ -85,4 +85,4 @@ def test_what_is_not_of_this_round_says_nothing(discovery: Path) -> None:
     for file in [*discovery.glob("rounds/1/features.npy"), *discovery.glob("embeddings/*.parquet")]:
         file.unlink()
     with pytest.raises(InputError, match="no features"):
-        learn(discovery)
+        learn_placement(discovery)

@@ -416,7 +416,7 @@ PLACEMENT_SCHEMA = FileSchema(1, "delete it; the studio makes it anew")
 
 
 @dataclass(frozen=True)
-class Placement:
+class LearnedPlacement:
     """Where images that nobody has answered for lie by the answers about others, after the edits of a round."""
 
     run_id: str
@@ -434,11 +434,11 @@ class Placement:
         PLACEMENT_SCHEMA.write(folder / PLACEMENT_FILE, asdict(self))
 
 
-def read_placement(folder: Path, run_id: str) -> Placement | None:
+def read_placement(folder: Path, run_id: str) -> LearnedPlacement | None:
     """Return the placement in a run folder; None where there is none of this round, or it cannot be read."""
     try:
         file = folder / PLACEMENT_FILE
-        found = PLACEMENT_SCHEMA.make(file, Placement) if file.is_file() else None
+        found = PLACEMENT_SCHEMA.make(file, LearnedPlacement) if file.is_file() else None
     except InputError:  # it can be made anew
         return None
     return found if found is not None and found.run_id == run_id else None
@@ -455,7 +455,7 @@ def can_move(discovery: Discovery, session: EditSession | None = None) -> list[b
     ]
 
 
-def place_anew(discovery: Discovery, placement: Placement) -> Discovery:
+def place_anew(discovery: Discovery, placement: LearnedPlacement) -> Discovery:
     """Return the discovery, which has its edits, with images where a placement says. Answered ones stay."""
     session = EditSession(discovery)
     free = can_move(discovery, session)

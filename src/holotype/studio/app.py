@@ -20,7 +20,7 @@ Events, each {"type": ...}; live.js dispatches them in one place (SERVER_EVENTS)
     job       job: `jobs.JobState`, or null; jobs: what can be started
     round     run_id, round, words: the folder holds another round than before; the page loads itself anew to show it
     problem   words: why the folder cannot be used just now, "" = it can
-    placement placement: `results.apply_edits.Placement`, or null: images that were placed anew by the answers so far
+    placement placement: `LearnedPlacement`, or null: images that were placed anew by the answers so far
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 
 from holotype.errors import InputError
-from holotype.results.apply_edits import Placement, apply_edits, can_move
+from holotype.results.apply_edits import LearnedPlacement, apply_edits, can_move
 from holotype.results.discovery import read_features
 from holotype.results.edits import in_effect, read_log
 from holotype.results.lda import LDA_CHUNK, TRAIN_ROWS, LDAStats, own_class_share
@@ -27,7 +27,7 @@ TIMES = 3
 TEMPERATURES = (0.2, 100.0)
 
 
-def learn(run: Path) -> Placement:
+def learn_placement(run: Path) -> LearnedPlacement:
     """Place the images of the last round of a discovery anew. Raises InputError where that cannot be done."""
     found, _, own = read_rounds(run)
     edits = [edit for edit in in_effect(read_log(run)) if edit.run_id == found.run_id]
@@ -46,7 +46,7 @@ def learn(run: Path) -> Placement:
     moved = np.flatnonzero(free & (after != before))
     thousandths = [round(1000 * p) if np.isfinite(p) else None for p in probability]
     ids = list(index)
-    return Placement(
+    return LearnedPlacement(
         found.run_id, len(edits), moved.tolist(), [ids[after[row]] for row in moved], thousandths
     )
 
@@ -135,7 +135,7 @@ def _unit(features: np.ndarray) -> np.ndarray:
 
 if __name__ == "__main__":
     try:
-        learn(Path(sys.argv[1])).save(Path(sys.argv[1]))
+        learn_placement(Path(sys.argv[1])).save(Path(sys.argv[1]))
     except InputError as error:
         print(" ".join(str(error).split()), file=sys.stderr)
         sys.exit(2)

@@ -22,7 +22,7 @@ from PIL import Image
 from holotype.data.boxes import split_box
 from holotype.data.decode import DECODE_BUDGET, encode_png, open_image
 from holotype.errors import InputError
-from holotype.results.apply_edits import PLACEMENT_FILE, Placement, read_placement
+from holotype.results.apply_edits import PLACEMENT_FILE, LearnedPlacement, read_placement
 from holotype.results.edits import (
     ACTIONS,
     EDIT_LOG,
@@ -83,7 +83,7 @@ class LiveRun:
         """By run id: the folder of a page, and what is known of it. A window may still show the round before."""
         self._rows: dict[str, int] = {}
         """First row of each digest; of images without one, the row of each path."""
-        self.placement: Placement | None = None
+        self.placement: LearnedPlacement | None = None
         """Of the page that is served, by the answers so far (learn.py)."""
         self._log_signature: Signature | None = (0, 0, 0)
         self._placement_signature: tuple[Signature | None, str] = None, ""
