@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from scipy.stats import beta
 
 from holotype.results.edits import in_effect, read_log
 from holotype.studio import app
@@ -195,10 +196,39 @@ def test_questions_by_keys_alone(run: Path, serve, window) -> None:
     assert "y yes" in tab.inner_text("dialog")
 
 
+def test_a_spot_check_states_a_bound(run: Path, serve, window) -> None:
+    own = window()
+    tab = own.open(serve(run).link)
+    own.view("category/new-01")
+    tab.click("text=Spot check")
+    tab.wait_for_selector("main.check")
+    count = tab.locator(".tile").count()
+    for right in (count, count - 1):
+        words = tab.inner_text("main [role=status]")
+        share = int(100 * beta.ppf(0.05, right, count - right + 1))
+        assert words.startswith(f"{right} of {count} are right: you can be 95 % sure that at least {share} %")
+        tab.evaluate("() => document.querySelector('main .gallery').gallery.focus(0)")
+        press(tab, "r")
+
+
+def test_other_numbers_of_categories_by_eye(discovery: Path, serve, window) -> None:
+    own = window()
+    tab = own.open(serve(discovery).link)
+    own.view("number")
+    cards = tab.locator("main .card").count()
+    tab.focus("input[type=range]")
+    press(tab, "ArrowLeft")
+    assert tab.locator("main .card").count() == cards - 1
+    assert not read_log(discovery)
+    tab.click("text=Take this number")
+    tab.wait_for_selector(SAVED)
+    assert [edit.action for edit in read_log(discovery)] == ["merge"]
+
+
 def test_a_telephone_in_the_dark(discovery: Path, serve, window) -> None:
     small = window(viewport={"width": 390, "height": 844}, color_scheme="dark", has_touch=True)
     tab = small.open(serve(discovery).link)
-    for view in ("overview", "category", "map", "doubtful", "rounds", "questions"):
+    for view in ("overview", "category", "map", "doubtful", "rounds", "questions", "check", "number"):
         small.view(view)
         assert tab.evaluate("() => document.documentElement.scrollWidth") <= 390, view
     novel = tab.evaluate("() => HOLOTYPE.categories.find((category) => category.kind === 'novel').id")

@@ -101,5 +101,8 @@ function colour(index) {
   const new_ = kinds.filter((kind) => kind === "novel").length;
   const rank = kinds.slice(0, index).filter((kind) => kind === kinds[index]).length;
   const turn = index >= kinds.length ? index : kinds[index] === "novel" ? rank : new_ + rank;
-  return PALETTE[dark() ? "dark" : "light"][turn % PALETTE.light.length];
+  const own = PALETTE[dark() ? "dark" : "light"];
+  if (turn < own.length) return own[turn];
+  const [step, low] = [turn - own.length, dark() ? 62 : 42]; // then hues that lie far apart, at three lightnesses
+  return `hsl(${Math.round((step * 137.5) % 360)} ${[70, 55, 85][step % 3]}% ${low + [0, 14, -10][step % 3]}%)`;
 }

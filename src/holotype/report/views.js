@@ -20,13 +20,14 @@ function overview() {
       h("span", { class: "whole" }, glyph("known"), plural(old.length, "known class", "known classes")), " and ",
       h("span", { class: "whole" }, glyph("novel"), plural(new_.length, "new category", "new categories"))),
     proportions(),
-    caveats(),
+    partOnly(),
     new_.length ? section("New categories", h("p", { class: "lead" }, "Groups of images that fit none of the known classes. The pictures are the most typical ones; the bars say which known classes they resemble."),
       data.stability?.length ? h("p", { class: "soft stability" }, data.stability.join(" ")) : null,
       h("div", { class: "cards" }, [...new_].sort(byCount).map(card)))
       : section("New categories", h("p", { class: "lead" }, "None: every image fits one of the known classes.")),
     section("Known classes", h("div", { class: "cards small" }, [...old].sort(byCount).map(card))),
-    h("section", { id: "count" }, h("h2", {}, "How many categories?"), countPanel(), aroundPanel()),
+    h("section", { id: "count" }, h("h2", {}, "How many categories?"), countPanel(), aroundPanel(),
+      studio ? h("a", { class: "button", href: "#number" }, "Look at other numbers") : null),
     scores(),
   ];
 }
@@ -78,13 +79,19 @@ function standing(category) {
   return text ? text[0].toUpperCase() + text.slice(1) + "." : "";
 }
 
+const readWithCare = (words) => (words.length ? h("aside", { class: "caveat" }, h("strong", {}, "Read with care. "), words.map((word) => h("span", {}, word, " "))) : null);
+
 function caveats() {
   const facts = data.facts;
-  const words = [facts.caveat, facts.caveats, facts.choice_of_backbone, facts.backbone?.caveat, facts.backbone?.terms].flat().filter(Boolean).map(String);
+  return readWithCare([facts.caveat, facts.caveats, facts.choice_of_backbone, facts.backbone?.caveat, facts.backbone?.terms].flat().filter(Boolean).map(String));
+}
+
+function partOnly() {
+  const words = [];
   if (data.total.shown < data.total.images) {
     words.push(`This page shows ${number(data.total.shown)} of ${number(data.total.images)} images: of every category the most typical, the doubtful and a sample of the rest. All of them are in assignments.csv.`);
   }
-  return words.length ? h("aside", { class: "caveat" }, h("strong", {}, "Read with care. "), words.map((word) => h("span", {}, word, " "))) : null;
+  return readWithCare(words);
 }
 
 const SCORES = { all: "all images", old: "of known classes", new: "of new classes", nmi: "NMI", ari: "ARI", auroc: "AUROC known or new" };
@@ -179,7 +186,8 @@ function categoryHead(category) {
       h("div", { class: "buttons" },
         h("button", { type: "button", onclick: () => renameCategory(category) }, "Rename…"),
         new_ ? h("button", { type: "button", onclick: () => mergeCategory(category) }, "Merge into…") : null,
-        new_ ? h("button", { type: "button", onclick: () => rejectCategory(category) }, "Reject") : null)),
+        new_ ? h("button", { type: "button", onclick: () => rejectCategory(category) }, "Reject") : null,
+        studio ? h("a", { class: "button", href: `#check/${coded(category.id)}` }, "Spot check") : null)),
     category.signature.length ? h("div", { class: "why" }, h("h2", {}, "Likeness to the known classes"), signature(category, 8)) : null);
 }
 

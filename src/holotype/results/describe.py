@@ -43,6 +43,10 @@ def describe_all(categories: Sequence[Category], known: Sequence[str], called: S
     return words
 
 
+LIKE = 0.1
+"""Cosine below which nothing is called like anything."""
+
+
 def relation_text(
     signature: Sequence[float] | np.ndarray,
     known: Sequence[str],
@@ -64,7 +68,7 @@ def relation_text(
     first, last = order[0], order[-1]
     # rounded, so that nobody reads of a closeness of -0.00
     values = np.round(values, 2) + 0.0
-    if values[first] <= max(ordinary[first], 0):
+    if values[first] <= max(ordinary[first], LIKE):
         close = [first]
         text = f"like no known class in particular; nearest {known[first]} {values[first]:.2f}"
     else:

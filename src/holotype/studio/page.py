@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from holotype.results.hierarchy import Tree
 
 HERE = Path(__file__).parent
-SCRIPTS = ("grid.js", "live.js", "rounds.js", "queue.js")
+SCRIPTS = ("grid.js", "live.js", "rounds.js", "queue.js", "explore.js")
 """Between those of the report and report.js, which starts the page."""
 POLICY = (
     "default-src 'none'; img-src 'self' data: blob:; script-src 'self' '{script}'; style-src '{style}'; "
@@ -85,7 +85,9 @@ def build_page(run: Path, out: Path) -> PageFacts:
     data["images"]["alike"] = {"each": 0, "list": [], "why": ""}
     data["earlier_log"] = []
     data["stability"] = stability_summary(found)
-    data["around"] = build.page_around(found, read_own_tree(run, found))
+    tree = read_own_tree(run, found)
+    data["around"] = build.page_around(found, tree)
+    data["tree"] = asdict(tree) if tree else None
     data["difference"] = difference(before, found) if before else None
     data = redact_names_in_data(data, build_redactor(paths, found.facts.root, run))
     *scripts, last = build.SCRIPT_FILES

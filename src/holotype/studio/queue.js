@@ -174,6 +174,8 @@ const button = (key, words, onclick, kind = "") => h("button", { type: "button",
 const examples = (category, without) => h("figure", { class: "examples" }, h("figcaption", {}, glyph(category.kind), ` ${category.name}`),
   [...category.exemplars, ...now.members[category.index]].filter((i, at, all) => !without.includes(i) && all.indexOf(i) === at).slice(0, 3).map((i) => thumb(i, { lazy: false })));
 
+const onePicture = (i) => (address(i) ? h("img", { class: "asked", src: address(i), alt: describe(i) }) : h("div", { class: "asked" }, thumb(i, { lazy: false })));
+
 function questionsView() {
   const all = makeQuestions();
   if (!isOpenQuestion(queue.question, all)) queue.question = all[0] ?? null;
@@ -185,7 +187,7 @@ function questionsView() {
   if (!question) return [h("h1", {}, "Nothing left to ask"), count, h("p", {}, h("a", { href: "#rounds" }, "Train another round"), " to learn from your answers.")];
   const beside = { group: [], pair: [question.other], image: [question.category], label: [question.category, question.other] }[question.kind];
   return [h("h1", {}, ASKED[question.kind](question)), count,
-    h("div", { class: "question" }, galleryOf(question.images, { title: ASKED[question.kind](question), id: "question" }).element,
+    h("div", { class: "question" }, question.images.length > 1 ? galleryOf(question.images, { title: ASKED[question.kind](question), id: "question" }).element : onePicture(question.images[0]),
       beside.map((category) => examples(category, question.images))),
     h("div", { class: "buttons answers" },
       button("y", question.kind === "group" && !isNamed(question.category) ? "Yes: name it" : "Yes", () => YES[question.kind](question), "primary"),
