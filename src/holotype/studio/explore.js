@@ -43,7 +43,7 @@ function checkView(id) {
     h("p", { class: "big", role: "status" }, `${right} of ${list.length} are right: you can be 95 % sure that at least ${Math.floor(100 * leastShare(right, list.length))} % of its ${plural(unlabelled.length, "image")} without a label are.`),
     h("div", { class: "buttons" }, h("button", { type: "button", onclick: () => confirmImages(list.filter((i) => inside.has(i))) }, "Confirm the right ones"),
       h("button", { type: "button", class: "quiet", onclick: again }, "Draw others"), h("a", { class: "button", href: link(category) }, "Back")),
-    galleryOf(list, { title: `Spot check of ${category.name}`, caption: (i) => (inside.has(i) ? "" : "not in it"), id: "check" }).element];
+    galleryOf(list, { title: `Spot check of ${category.name}`, caption: right === list.length ? null : (i) => (inside.has(i) ? "" : "not in it"), id: "check" }).element];
 }
 
 // -- how many categories ------------------------------------------------------------------------------------
@@ -73,7 +73,7 @@ function numberView() {
     const same = (category) => now.byId.get(category.id)?.n === category.n;
     const there = then.categories.filter(isAwake).sort((a, b) => same(a) - same(b) || b.n - a.n);
     preview.replaceChildren(...there.map((category) => h("article", { class: `card ${category.kind}` },
-      h("div", { class: "cover" }, then.members[category.index].slice(0, 4).map((i) => thumb(i, { cover: true }))),
+      h("div", { class: "cover" }, then.members[category.index].slice(0, category.kind === "novel" ? 6 : 4).map((i) => thumb(i, { cover: true }))),
       h("div", { class: "text" }, h("h3", {}, glyph(category.kind), category.name, h("span", { class: "n" }, number(category.n))),
         same(category) ? null : h("p", { class: "soft" }, "changes")))));
   };
