@@ -15,10 +15,10 @@ from datetime import datetime
 import numpy as np
 
 from holotype.data.exif import ExifData
-from holotype.data.label_hygiene import nfc
 from holotype.data.paths import relative
 from holotype.data.readers.folder import UNLABELLED_FOLDERS
 from holotype.data.table import Table
+from holotype.utils.text import nfc
 
 SECONDS = 10.0
 """Between two frames of a burst, unless told: traps take some frames a second or two apart, then wait."""
@@ -33,9 +33,6 @@ IDENTICAL = 0.97
 of them without the mean. Of two images of different kinds, fewer than one in a thousand pairs have 0.95."""
 WINDOW = 64
 """Frames before a frame that it is compared with, at most: a picture may have many boxes."""
-
-
-# -- what counts once -----------------------------------------------------------------------------------
 
 
 def burst_units(table: Table) -> np.ndarray | None:
@@ -82,9 +79,6 @@ def with_groups(table: Table, group: Sequence[str] | np.ndarray) -> Table:
     return dataclasses.replace(table, group=None if alone else np.array(list(group), dtype=object))
 
 
-# -- labels ---------------------------------------------------------------------------------------------
-
-
 @dataclass(frozen=True)
 class SpreadLabels:
     """What the labels of frames mean to the other frames of their bursts."""
@@ -111,9 +105,6 @@ def spread_labels(table: Table, out: np.ndarray) -> SpreadLabels:
         (label[row],) = said[table.group[row]]
     torn = sorted(group for group, labels in said.items() if len(labels) > 1)
     return SpreadLabels(dataclasses.replace(table, label=label), np.array(rows, dtype=np.int64), torn)
-
-
-# -- finding them ---------------------------------------------------------------------------------------
 
 
 def find_bursts(

@@ -23,8 +23,7 @@ from holotype.data.table import Table
 from holotype.errors import InputError
 from holotype.methods.base import Method, Progress, Stage
 from holotype.models.token_cache import CacheShards
-from holotype.training.prefetch import to_device
-from holotype.training.views import Key, ViewSource
+from holotype.training.views import Key, ViewSource, to_device
 from holotype.utils.distributed import world_size
 
 log = logging.getLogger("holotype")
