@@ -17,7 +17,7 @@ import numpy as np
 from holotype.data.exif import ExifData
 from holotype.data.paths import relative
 from holotype.data.readers.folder import UNLABELLED_FOLDERS
-from holotype.data.table import Table
+from holotype.data.table import Table, burst_units, first_frames
 from holotype.utils.text import nfc
 
 SECONDS = 10.0
@@ -33,29 +33,6 @@ IDENTICAL = 0.97
 of them without the mean. Of two images of different kinds, fewer than one in a thousand pairs have 0.95."""
 WINDOW = 64
 """Frames before a frame that it is compared with, at most: a picture may have many boxes."""
-
-
-def burst_units(table: Table) -> np.ndarray | None:
-    """Return (N,) int: equal for the frames of one burst; None where there are no bursts.
-
-    Frames of one group that carry different labels are different units.
-    """
-    if table.group is None:
-        return None
-    number: dict[tuple[str, str], int] = {}
-    found = np.empty(len(table), dtype=np.int64)
-    for row, (group, label) in enumerate(zip(table.group, table.label, strict=True)):
-        own = (group, label) if group else (f"\0{row}", "")
-        found[row] = number.setdefault(own, len(number))
-    return found
-
-
-def first_frames(unit: np.ndarray | None, rows: np.ndarray) -> np.ndarray:
-    """Return the rows that are the first of their unit, in their order; all where there are no bursts."""
-    if unit is None:
-        return rows
-    _, first = np.unique(unit[rows], return_index=True)
-    return np.asarray(rows[np.sort(first)])
 
 
 def one_per_burst(table: Table) -> np.ndarray:

@@ -27,8 +27,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from holotype.data.bursts import burst_units
-from holotype.data.table import Table
+from holotype.data.table import Table, burst_units
 from holotype.embeddings.store import embed_table
 from holotype.methods import Method, Prediction
 from holotype.models.backbone import Backbone, state_digest

@@ -17,9 +17,8 @@ import torch
 from torch import Tensor
 
 from holotype.config.schema import TrainConfig
-from holotype.data.bursts import burst_units, first_frames
 from holotype.data.samplers import SAMPLERS, keyed_generator
-from holotype.data.table import Table
+from holotype.data.table import Table, burst_units, first_frames
 from holotype.errors import InputError
 from holotype.methods.base import Method, Progress, Stage
 from holotype.models.token_cache import CacheShards
