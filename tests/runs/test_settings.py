@@ -17,9 +17,20 @@ from hypothesis import strategies as st
 
 from holotype.config import parse
 from holotype.config import types as kinds
-from holotype.config.parse import CastError, cast, parse_yaml, value_text, write_yaml
+from holotype.config.parse import (
+    CastError,
+    Constraint,
+    Count,
+    Epochs,
+    Factor,
+    Gigabytes,
+    Seed,
+    cast,
+    parse_yaml,
+    value_text,
+    write_yaml,
+)
 from holotype.config.schema import BackboneConfig, TrainConfig
-from holotype.config.types import Constraint, Count, Epochs, Factor, Gigabytes, Seed
 from holotype.data.datasets.registry import BENCHMARKS
 from holotype.errors import InputError
 from holotype.methods import METHODS, Method, find_method

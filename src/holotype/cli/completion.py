@@ -21,9 +21,6 @@ def completion_command(options: CompletionOptions) -> None:
     echo(zsh + write(read_entries()))
 
 
-# -- what the commands take ---------------------------------------------------------------------------
-
-
 class CompletionFlag(NamedTuple):
     """A flag as a shell offers it."""
 
@@ -104,8 +101,6 @@ def literal_values(hint: Any) -> Iterator[str]:
         for part in get_args(hint)[:1] if get_origin(hint) is Annotated else get_args(hint):
             yield from literal_values(part)
 
-
-# -- scripts ------------------------------------------------------------------------------------------
 
 BASH = """\
 # completion of holotype

@@ -16,8 +16,7 @@ from holotype.data.datasets.registry import BENCHMARKS, check_dataset, load_benc
 from holotype.data.gcd_split import gcd_split
 from holotype.data.labels import write_sample_file
 from holotype.data.load import collection_name, load_table, paths_of, stream_paths
-from holotype.data.paths import Paths, absolute
-from holotype.data.storage import is_address, is_pattern
+from holotype.data.paths import Paths, absolute, is_address, is_pattern
 from holotype.data.table import Table
 from holotype.discovery.backbone_choice import BackboneChoice, choose_backbone
 from holotype.embeddings.coreset import CoresetSample, FileLabels, FolderLabels, NoLabels, draw_coreset
@@ -136,9 +135,6 @@ def shard_size(options: ShardOptions) -> int:
     """Return the images of a slice of a new folder."""
     local = options.engine != "ray" and pick_device(options.device) == "cpu"
     return options.slice or (SMALL_SHARD if local else MAX_SHARD)
-
-
-# -- sample -------------------------------------------------------------------------------------------
 
 
 def sample_command(options: SampleOptions) -> None:

@@ -39,9 +39,6 @@ def wrapped(text: str, indent: str = "", margin: int = 2) -> str:
     return textwrap.fill(text, width, initial_indent=indent, subsequent_indent=indent, break_on_hyphens=False)
 
 
-# -- methods ------------------------------------------------------------------------------------------
-
-
 def methods_command(options: MethodsOptions) -> int:
     from holotype.runs.method_info import method_info
 
@@ -127,9 +124,6 @@ def published_text(name: str) -> str:
     return "\n".join([*lines, *map(wrapped, notes)])
 
 
-# -- backbones ----------------------------------------------------------------------------------------
-
-
 def backbones_command(options: BackbonesOptions) -> int:
     if options.use == "fetch":
         return download_command(options)
@@ -208,9 +202,6 @@ def speed_cells(backbone: RecommendedBackbone, speeds: Speeds) -> Sequence[str]:
     size, seconds = (f"{speed.parameters / 1e6:.0f}", f"{speed.milliseconds:.1f}") if speed else ("", "")
     licence = backbone.licence + ("*" if has_conditions(backbone.licence) else "")
     return backbone.name, size, str(backbone.image_size), seconds, licence
-
-
-# -- data sets ----------------------------------------------------------------------------------------
 
 
 def data_command(options: DataOptions) -> int:

@@ -16,7 +16,7 @@ import numpy as np
 from PIL import Image
 
 from holotype.data.decode import DECODE_BUDGET, ImageProblem, open_image
-from holotype.data.exif import ExifData, read_exif
+from holotype.data.exif import ExifData, read_exif_all
 from holotype.data.hashing import file_digest
 from holotype.data.image_files import has_own_file
 from holotype.utils.device import thread_map
@@ -79,10 +79,7 @@ def _scan_one(path: str) -> tuple[np.ndarray | None, ExifData, str]:
                 small = image.rgb().resize((HASH_COLUMNS, HASH_ROWS), Image.Resampling.BOX)
                 return np.asarray(small), shot, ""
     except ImageProblem as problem:
-        return None, read_exif(path), str(problem)  # the head may be sound where the picture is not
-
-
-# -- the same files -------------------------------------------------------------------------------------
+        return None, read_exif_all([path])[0], str(problem)  # the head may be sound where the picture is not
 
 
 def same_files(paths: Sequence[str], progress: bool = False) -> list[list[int]]:
@@ -96,9 +93,6 @@ def same_files(paths: Sequence[str], progress: bool = False) -> list[list[int]]:
     for row, digest in zip(rows, digests, strict=True):
         groups.setdefault(digest or f"unreadable {row}", []).append(row)
     return sorted(same for same in groups.values() if len(same) > 1)
-
-
-# -- the same pictures ----------------------------------------------------------------------------------
 
 
 def same_pictures(glances: ThumbnailScan) -> list[Pair]:

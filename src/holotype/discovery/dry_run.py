@@ -23,8 +23,7 @@ from holotype.data.bursts import with_groups
 from holotype.data.duplicates import MAX_PAIRS, Pair, same_pictures, scan_thumbnails
 from holotype.data.exif import ExifData
 from holotype.data.image_store import CROP_FRACTION, decode_in_order
-from holotype.data.label_hygiene import similar_names, unsorted_names
-from holotype.data.labels import read_list
+from holotype.data.labels import read_list, similar_names, unsorted_names
 from holotype.data.load import with_readable_classes
 from holotype.data.paths import find_images, relative
 from holotype.data.table import Table

@@ -13,8 +13,7 @@ from typing import Any
 
 from holotype.config.schema import BackboneConfig, DiscoverConfig
 from holotype.data.hashing import file_stamps
-from holotype.data.paths import relative
-from holotype.data.storage import is_address
+from holotype.data.paths import is_address, relative
 from holotype.data.table import Table
 from holotype.discovery.backbone_choice import BackboneChoice, choose_backbone
 from holotype.discovery.collection import Collection, read_collection

@@ -35,9 +35,8 @@ from holotype.clustering.kmeans import CHUNK, kmeans
 from holotype.data.boxes import split_box
 from holotype.data.image_files import split_archive
 from holotype.data.labels import match_labels, read_list
-from holotype.data.paths import absolute, find_images
+from holotype.data.paths import absolute, find_images, is_address, split_member
 from holotype.data.readers.folder import folder_label
-from holotype.data.storage import is_address, split_member
 from holotype.embeddings.store import EmbeddingParts
 from holotype.errors import InputError
 from holotype.utils.console import progress_bar

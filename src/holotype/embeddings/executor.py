@@ -75,8 +75,6 @@ def shard_of_process(text: str) -> tuple[int, int]:
     return int(found[1]) - 1, int(found[2])
 
 
-# -- Ray -------------------------------------------------------------------------------------------------
-
 LOCAL_CLUSTER = "local"
 """What Ray calls a cluster of this machine alone, which it starts."""
 SECONDS_TO_ANSWER = 5.0

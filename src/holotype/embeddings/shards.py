@@ -24,8 +24,7 @@ from pathlib import Path
 from typing import Any
 
 from holotype.data.boxes import split_box
-from holotype.data.paths import Paths, relative
-from holotype.data.storage import is_address, is_pattern
+from holotype.data.paths import Paths, is_address, is_pattern, relative
 from holotype.embeddings.executor import Executor, OnDone, OnFailed
 from holotype.errors import InputError
 from holotype.utils.atomic import atomic_path, write_text
@@ -38,9 +37,6 @@ IMAGES_PER_PLAN_SHARD = 4096
 """Images of a shard at most."""
 log = logging.getLogger("holotype")
 PART_NAME = re.compile(r"part-(\d{6,})\.parquet")
-
-
-# -- the plan -------------------------------------------------------------------------------------------
 
 
 def write_shard_plan(file: Path, paths: Paths, each: int) -> dict[str, Any]:
@@ -94,9 +90,6 @@ def _open_plan(file: str, mtime: int, size: int) -> Any:
     import pyarrow.parquet as pq
 
     return pq.ParquetFile(file, page_checksum_verification=True)
-
-
-# -- the manifest and the parts -------------------------------------------------------------------------
 
 
 def part_file(folder: Path, number: int) -> Path:

@@ -148,9 +148,6 @@ def backbone_facts(backbone: Backbone) -> dict[str, Any]:
     return {"format": EMBEDDINGS_FORMAT, **network, **usual, **backbone.changes}
 
 
-# -- a table in memory ----------------------------------------------------------------------------------
-
-
 def embed_table(
     table: Table,
     backbone: Backbone,
@@ -317,9 +314,6 @@ def _center_crop(pixels: np.ndarray, size: int) -> Tensor:
     return torch.from_numpy(pixels[rows, columns].copy())
 
 
-# -- one shard of a plan --------------------------------------------------------------------------------
-
-
 @dataclass
 class EmbedCounts:
     """What became of the images of some shards."""
@@ -394,9 +388,6 @@ class EmbedShard:
         """Take a network that is loaded already."""
         _networks.clear()
         _networks[backbone.digest, self.device] = Encoder(backbone, Device.on(self.device))
-
-
-# -- as a stream ----------------------------------------------------------------------------------------
 
 
 class EmbeddingParts:

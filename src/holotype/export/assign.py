@@ -29,8 +29,7 @@ from holotype.data.detections import box_columns
 from holotype.data.hashing import file_stamps
 from holotype.data.image_files import IMAGE_EXTENSIONS
 from holotype.data.load import collection_name, stream_paths
-from holotype.data.paths import Paths
-from holotype.data.storage import is_address, is_pattern, split_member
+from holotype.data.paths import Paths, is_address, is_pattern, split_member
 from holotype.embeddings.shards import ShardRequest, absolute_source, part_file, read_shard_paths
 from holotype.errors import InputError
 from holotype.export.folders import TargetFile, check_replaceable, new_folder
@@ -324,9 +323,6 @@ def image_stream(source: Path | str, *, boxes: Path | None = None, **how: Any) -
     return stream_paths(source, boxes=boxes, **how)
 
 
-# -- files --------------------------------------------------------------------------------------------
-
-
 def _write_csv(file: Path, frames: Iterator[pd.DataFrame]) -> None:
     with file.open("w", encoding="utf-8", newline="") as stream:
         for number, frame in enumerate(frames):
@@ -352,8 +348,6 @@ def parquet_schema(boxed: bool) -> pa.Schema:
     names = (*ASSIGN_COLUMNS, *BOX_COLUMNS) if boxed else ASSIGN_COLUMNS
     return pa.schema([(name, kinds.get(name, pa.string())) for name in names])
 
-
-# -- one shard of a plan --------------------------------------------------------------------------------
 
 ASSIGN_FORMAT = "assigned, 1"
 

@@ -18,6 +18,10 @@ import torch
 
 from holotype.config.parse import (
     CastError,
+    Constraint,
+    Count,
+    DeviceName,
+    Seed,
     cast,
     describe_type,
     field_docs,
@@ -27,7 +31,6 @@ from holotype.config.parse import (
     value_text,
 )
 from holotype.config.schema import BackboneConfig, TrainConfig
-from holotype.config.types import Constraint, Count, DeviceName, Seed
 from holotype.data.datasets.registry import BENCHMARKS
 from holotype.data.load import folder_name
 from holotype.errors import InputError
@@ -117,8 +120,6 @@ class Experiment:
         return dataclasses.asdict(self)
 
 
-# -- defaults, recipe, preset, overrides ----------------------------------------------------------------
-
 RECIPE_PARENT = {"scars-8137": "scars", "cifar100-200": "cifar100"}
 """Parts of a data set, which take its values."""
 
@@ -199,8 +200,6 @@ def read_settings(file: Path, method: str | None = None) -> dict[str, Any]:
     return flatten(_check(content, Experiment("", "", method=config), f" in {file}"))
 
 
-# -- stages of a run before it is made ------------------------------------------------------------------
-
 T = TypeVar("T")
 _toy_methods: dict[str, Method] = {}
 
@@ -233,9 +232,6 @@ def build_on_meta(build: Callable[[], T]) -> T:
             raise
         except Exception:  # torch and NumPy each have their own for a value that is not there
             return build()
-
-
-# -- settings in words ----------------------------------------------------------------------------------
 
 
 class SettingInfo(NamedTuple):
@@ -287,9 +283,6 @@ def nearest_setting(key: str, known: Iterable[str]) -> str | None:
     same = [one for one in known if one.rpartition(".")[2] == key.rpartition(".")[2]]
     close = same or difflib.get_close_matches(key, known, n=1)
     return close[0] if close else None
-
-
-# -- dataclasses in dataclasses -------------------------------------------------------------------------
 
 
 def _check(given: Mapping[Any, Any], experiment: Experiment, where: str = "") -> dict[str, Any]:

@@ -137,9 +137,6 @@ def _shown(settings: Any, left_out: tuple[str, ...] = ()) -> dict[str, Any]:
     return told
 
 
-# -- what can be said before data and network are there --------------------------------------------------
-
-
 def identity_outline(experiment: Experiment) -> dict[str, Any]:
     """Return the dotted parts of an identity that the settings alone decide; `identity_matches` finds records by them.
 

@@ -112,9 +112,6 @@ def split_docstring(doc: str) -> tuple[str, str, str]:
     return title.rstrip("."), computes.strip("\n"), "".join(differs).strip("\n")
 
 
-# -- in words -----------------------------------------------------------------------------------------
-
-
 def recipe_applies(stages: Sequence[bool]) -> str:
     """Return `yes`, `no`, `stage 1`; a dash where nothing is trained."""
     if not stages:
@@ -141,9 +138,6 @@ def stage_line(stage: Stage, epochs: int) -> str:
 
 def recipe_title(dataset: str) -> str:
     return "all data sets" if dataset == "*" else dataset
-
-
-# -- published ----------------------------------------------------------------------------------------
 
 
 def published_rows(name: str) -> list[tuple[str, Published, PublishedProgress | None]]:

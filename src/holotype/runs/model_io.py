@@ -192,9 +192,6 @@ class TrainedModel:
         )
 
 
-# -- on disk ------------------------------------------------------------------------------------------
-
-
 def save_model(
     folder: Path,
     experiment: Experiment,

@@ -27,8 +27,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from holotype.data.bursts import burst_units
-from holotype.data.table import Table
+from holotype.data.table import Table, burst_units
 from holotype.embeddings.store import embed_table
 from holotype.methods import Method, Prediction
 from holotype.models.backbone import Backbone, state_digest
@@ -59,9 +58,6 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 REMAINDER_FOLDER = "rest"
 """Of shards: features of the images that a run was not trained on, while they are computed."""
-
-
-# -- predict ------------------------------------------------------------------------------------------
 
 
 class Predictions(NamedTuple):
@@ -157,9 +153,6 @@ def _batched(method: Method, features: np.ndarray, ask: Ask) -> list[np.ndarray]
     like, rows = next(held, torch.empty(0)), torch.from_numpy(np.ascontiguousarray(features))
     parts = [ask(part.to(like.device, like.dtype)) for part in rows.split(PREDICT_BATCH)]
     return [torch.cat(column).cpu().numpy() for column in zip(*parts, strict=True)]
-
-
-# -- the images of a run --------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -317,9 +310,6 @@ class ModelScores:
         return class_probabilities(self.method, self.features[images])
 
 
-# -- predict and ensemble -------------------------------------------------------------------------------
-
-
 def place_images(
     loop: Loop, prediction: Prediction, prepared: RunResources, context: RoundContext, folder: Path
 ) -> Placement:
@@ -426,9 +416,6 @@ def single_category(placed: Placement) -> str:
     return f"{what}; if they do differ, try a lower --train.lr, another --k or another --backbone."
 
 
-# -- name the categories --------------------------------------------------------------------------------
-
-
 def carry_over_ids(
     placed: Placement, before: Discovery | None, withdrawn: frozenset[str] = frozenset()
 ) -> dict[int, str]:
@@ -467,9 +454,6 @@ def name_categories(
     used = (*taken, *carried.values())
     ids = {index: category_name(len(known) + rank, known, k, used) for rank, index in enumerate(fresh)}
     return [*known, *(carried.get(index) or ids[index] for index in range(len(known), k))]
-
-
-# -- assemble -------------------------------------------------------------------------------------------
 
 
 def build_discovery(placed: Placement, context: RoundContext) -> Discovery:

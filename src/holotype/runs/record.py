@@ -172,9 +172,6 @@ def check_law(scores: Scores, where: Path | str) -> None:
         raise InputError(f"{where} {law}: it was changed by hand or scored by another metric; run it again.")
 
 
-# -- from a run ------------------------------------------------------------------------------------------
-
-
 def score_table(table: Table, prediction: Prediction | Predictions) -> tuple[Scores, list[dict[str, Any]]]:
     """Return the scores, and those of each class; every score None where the truth is not known."""
     if not has_truth(table):
@@ -209,9 +206,6 @@ def score_held_out(loop: Loop, test: Table, store: ImageStore) -> Scores:
         placed = predict_table(loop.method, table_features(source, rows, len(test)), rows)
     source.close()
     return score_table(test, placed)[0]
-
-
-# -- folders of records ----------------------------------------------------------------------------------
 
 
 class Records:
@@ -270,8 +264,6 @@ def check_agree(one: Record | None, other: Record | None, what: str) -> None:
             raise InputError(f"{what}; {commits}): some revision was not raised; delete the wrong one.")
 
 
-# -- the run folder --------------------------------------------------------------------------------------
-
 IDENTITY_FILE, SCORES_FILE, PER_CLASS_FILE = "identity.json", "scores.json", "per_class.csv"
 
 
@@ -322,8 +314,6 @@ class RunFolder:
             what = f"{self.path / name} cannot be read ({error})"
             raise InputError(f"{what}; restore it from a copy, or choose another --out.") from error
 
-
-# -- where a number comes from ---------------------------------------------------------------------------
 
 PACKAGES = ("torch", "torchvision", "timm", "numpy", "scipy", "scikit-learn", "pillow", "safetensors")
 

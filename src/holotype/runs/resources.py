@@ -49,9 +49,6 @@ VIEWS_SCHEMA = FileSchema(1, "restore it from a copy, or choose another --out")
 log = logging.getLogger(__name__)
 
 
-# -- data and method ------------------------------------------------------------------------------------
-
-
 @dataclass
 class RunData:
     """What a run is trained and scored on."""
@@ -116,9 +113,6 @@ def check_fits(experiment: Experiment, data: RunData, backbone: Backbone) -> lis
     return build_on_meta(build)
 
 
-# -- views of the token cache ---------------------------------------------------------------------------
-
-
 def max_views(views: Sequence[Views]) -> Views | None:
     """Return as many weak and strong views as the greediest of them takes; None of none."""
     return Views(weak=max(v.weak for v in views), strong=max(v.strong for v in views)) if views else None
@@ -162,9 +156,6 @@ def effective_views(experiment: Experiment, wanted: CacheViews | None) -> CacheV
     if wanted is None or needs is None:
         return None
     return wanted if needs.strong else CacheViews(wanted.weak, 0)
-
-
-# -- what runs share ------------------------------------------------------------------------------------
 
 
 def make_device(experiment: Experiment) -> Device:

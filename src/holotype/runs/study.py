@@ -13,8 +13,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Annotated, Any
 
-from holotype.config.parse import CastError, cast, flatten
-from holotype.config.types import Constraint, Name
+from holotype.config.parse import CastError, Constraint, Name, cast, flatten
 from holotype.data.datasets.registry import check_dataset
 from holotype.data.load import collection_name
 from holotype.errors import InputError
@@ -102,9 +101,6 @@ class SweepRequest:
     progress: bool = True
 
 
-# -- what a study says ----------------------------------------------------------------------------------
-
-
 def read_study(source: Path | str | Mapping[str, Any]) -> Study:
     """Read a study file, or what would stand in one; raises InputError where its shape is not that of a study."""
     if isinstance(source, Mapping):
@@ -168,9 +164,6 @@ def _settings(content: Mapping[str, Any], place: str) -> dict[str, Any]:
         if key in NO_SETTINGS:
             raise InputError(f"{place} has {key} under settings; it is a key of the study, or a flag.")
     return settings
-
-
-# -- what is run ----------------------------------------------------------------------------------------
 
 
 def select_rows_by_name(study: Study, names: Sequence[str]) -> list[StudyRow]:
@@ -260,9 +253,6 @@ def changes_by_row(
         for row in concerned:
             found[row.name][change.setting] = change.value
     return found
-
-
-# -- whose a record is ----------------------------------------------------------------------------------
 
 
 def select_records(

@@ -112,9 +112,6 @@ def default_out(study: Study) -> Path:
     return Path("runs") / study.name if study.question else Path("runs")
 
 
-# -- which runs are due -----------------------------------------------------------------------------------
-
-
 @dataclass(frozen=True)
 class ScheduledRun:
     """A run to be made, or one that is done."""
@@ -181,9 +178,6 @@ def run_groups(items: Sequence[T], key: Callable[[T], object]) -> list[list[T]]:
     for item in items:
         found.setdefault(key(item), []).append(item)
     return list(found.values())
-
-
-# -- make them --------------------------------------------------------------------------------------------
 
 
 def run_scheduled(
@@ -315,9 +309,6 @@ def _failure(experiment: Experiment, error: InputError) -> InputError:
     """Also in the heartbeat of the run: the others go on, and need the room."""
     update_heartbeat(experiment.folder, ended="failed", words=str(error))
     return error.alone()
-
-
-# -- tables -----------------------------------------------------------------------------------------------
 
 
 def sweep_of(planned: Sequence[ScheduledRun], found: Mapping[Key, Record]) -> Sweep:
