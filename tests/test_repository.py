@@ -29,8 +29,8 @@ WEIGHTS = "src/holotype/models/weights/vit_tiny_patch16_128.safetensors"
 LARGE = {SAMPLE, WEIGHTS}
 """Files that may exceed MAX_BYTES."""
 MAX_BYTES = 300_000
-SCREENS = {"docs/report-light.png", "docs/report-phone.png"}
-"""The report of the demo, which shows the embedded sample."""
+SCREENS = {"docs/report-light.png", "docs/report-phone.png", "docs/studio.png"}
+"""The report and the studio of the demo, which shows the embedded sample."""
 IMAGES = {SAMPLE, *SCREENS}
 """Files that may hold pictures. Pictures of other data sets have terms of their own: none is shipped."""
 SYNTHETIC = {"tests/parity/transform_subset.npz"}
@@ -55,7 +55,7 @@ FORBIDDEN = {
     "a private address": re.compile(r"(?<!==)\b(10\.\d+|192\.168|172\.(1[6-9]|2\d|3[01]))" + r"\.\d+\.\d+\b"),
 }
 
-MAX_LINES, MAX_FUNCTION, MAX_SOURCE_FILES, MAX_FILES, MAX_WORDS = 800, 60, 210, 900, 46_000
+MAX_LINES, MAX_FUNCTION, MAX_SOURCE_FILES, MAX_FILES, MAX_WORDS = 800, 60, 201, 900, 46_000
 ODD_NAMES = """told said given asked meant kept made found own later there now ours chosen taken begun gone coming
 standing known wanted seen shown"""
 """What a module may not be called."""
