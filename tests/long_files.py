@@ -8,6 +8,7 @@ TESTS = Path(__file__).resolve().parent
 SECONDS = {
     "utils/test_processes.py": 60,
     "examples/test_notebooks.py": 40,
+    "studio/test_journey.py": 40,
     "test_torture.py": 35,
     "cli/test_every_method.py": 34,
     "training/test_loop.py": 28,

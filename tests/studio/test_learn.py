@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -78,10 +79,14 @@ def test_the_studio_learns_after_a_few_answers(discovery: Path, monkeypatch) -> 
 def test_what_is_not_of_this_round_says_nothing(discovery: Path) -> None:
     found = learn_placement(discovery)
     found.save(discovery)
-    assert read_placement(discovery, found.run_id) == found
-    assert read_placement(discovery, "another") is None
+    n = len(found.probability)
+    assert read_placement(discovery, found.run_id, n) == found
+    assert read_placement(discovery, "another", n) is None
+    assert read_placement(discovery, found.run_id, n - 1) is None
+    replace(found, rows=[n], ids=["red"]).save(discovery)
+    assert read_placement(discovery, found.run_id, n) is None
     (discovery / "placement.json").write_text("x")
-    assert read_placement(discovery, found.run_id) is None
+    assert read_placement(discovery, found.run_id, n) is None
     for file in [*discovery.glob("rounds/1/features.npy"), *discovery.glob("embeddings/*.parquet")]:
         file.unlink()
     with pytest.raises(InputError, match="no features"):

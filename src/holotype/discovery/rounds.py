@@ -293,12 +293,13 @@ def apply_log(folder: Path) -> AppliedEdits:
         outcome, now = replay_edits(folder).applied, read_collection(folder)
         if outcome is None or [outcome.discovery.run_id] != run_ids(folder)[:1]:
             outcome = apply_edits(Discovery.load(folder), in_effect(read_log(folder)))
-        if (placed := read_placement(folder, outcome.discovery.run_id)) is not None:
+        found = outcome.discovery
+        if (placed := read_placement(folder, found.run_id, len(found.images))) is not None:
             outcome.discovery = place_anew(outcome.discovery, placed)
         if now is not None:
             outcome.discovery = with_current_paths(outcome.discovery, now)
         undone = Discovery.load(folder).facts.edits != outcome.discovery.facts.edits
-        if outcome.count or outcome.refused or undone:
+        if outcome.count or outcome.refused or undone or placed is not None:
             outcome.discovery.save(folder)
     return outcome
 

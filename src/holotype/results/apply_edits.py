@@ -434,14 +434,20 @@ class LearnedPlacement:
         PLACEMENT_SCHEMA.write(folder / PLACEMENT_FILE, asdict(self))
 
 
-def read_placement(folder: Path, run_id: str) -> LearnedPlacement | None:
-    """Return the placement in a run folder; None where there is none of this round, or it cannot be read."""
+def read_placement(folder: Path, run_id: str, n: int) -> LearnedPlacement | None:
+    """Return the placement in a run folder; None where there is none of this round of n images that can be read."""
     try:
         file = folder / PLACEMENT_FILE
         found = PLACEMENT_SCHEMA.make(file, LearnedPlacement) if file.is_file() else None
     except InputError:  # it can be made anew
         return None
-    return found if found is not None and found.run_id == run_id else None
+    if found is None or (found.run_id, len(found.probability), len(found.ids)) != (
+        run_id,
+        n,
+        len(found.rows),
+    ):
+        return None
+    return found if all(0 <= row < n for row in found.rows) else None
 
 
 def can_move(discovery: Discovery, session: EditSession | None = None) -> list[bool]:

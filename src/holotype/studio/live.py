@@ -158,7 +158,8 @@ class LiveRun:
         if now == self._placement_signature:
             return False
         before, self._placement_signature = self.placement, now
-        self.placement = await asyncio.to_thread(read_placement, self.folder, run_id)
+        n = len(self.page.paths) if self.page else 0
+        self.placement = await asyncio.to_thread(read_placement, self.folder, run_id, n)
         return self.placement != before
 
     @property

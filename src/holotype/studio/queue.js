@@ -22,7 +22,7 @@ const isNamed = (category) => category.kind === "known" || !UNNAMED.test(categor
 /** Are these twelve one thing? Of each new category of which nobody has confirmed an image. */
 function groupQuestions() {
   return novel().flatMap((category) => {
-    const members = now.members[category.index].filter((i) => now.canMove(i));
+    const members = onePerBurst(now.members[category.index].filter((i) => now.canMove(i)));
     if (members.length < 2 || now.members[category.index].some((i) => now.confirmed.has(i))) return [];
     const core = members.slice(0, CORE);
     const odd = members.slice(core.length).slice(-CORE);
@@ -96,12 +96,16 @@ function answered(question, made = [], changed = 0) {
   return show();
 }
 
-/** The label of a category must be a name that people know. */
-function named(category, then) {
-  if (isNamed(category)) return then([]);
-  return askName(`What is ${category.name}?`, "Confirmed images become labels of a class in the next round, so it needs a name.", category.suggested,
-    (word) => then([{ action: "rename", category: category.id, value: word }]));
+/** A name for a category; that of another one means that the two are the same. then: (edits, the category to go on with). */
+function nameCategory(category, then) {
+  askName(`What is ${category.name}?`, "Confirmed images become labels of a class in the next round, so it needs a name.", isNamed(category) ? category.name : category.suggested, (word) => {
+    const other = findCategory(word);
+    if (other && other !== category) then([{ action: "merge", category: category.id, value: other.id }], other);
+    else then([{ action: "rename", category: category.id, value: word }], category);
+  });
 }
+
+const named = (category, then) => (isNamed(category) ? then([], category) : nameCategory(category, then));
 
 const confirmAs = (list, category) => list.map((i) => editOf("confirm", i, category.id));
 /** An answer about one frame of a burst holds for all of them. */
@@ -109,14 +113,14 @@ const wholeBurst = (i) => [i, ...framesOf(i).filter((frame) => frame !== i && no
 
 /** list: images of the question that are the same thing. */
 const confirmGroup = (question, list) => named(question.category,
-  (made) => answered(question, [...made, ...confirmAs(list, question.category)], question.category.n));
+  (made, category) => answered(question, [...made, ...confirmAs(list.flatMap(wholeBurst), category)], question.category.n));
 
 const YES = {
   group: (question) => confirmGroup(question, question.images),
   pair: (question) => answered(question, [{ action: "merge", category: question.category.id, value: question.other.id }], question.category.n),
-  image: (question) => named(question.category, (made) => {
+  image: (question) => named(question.category, (made, category) => {
     const list = wholeBurst(question.images[0]);
-    answered(question, [...made, ...confirmAs(list, question.category)], list.length);
+    answered(question, [...made, ...confirmAs(list, category)], list.length);
   }),
   label: (question) => answered(question, confirmAs(question.images, question.category), 1),
 };
@@ -137,11 +141,8 @@ const candidates = ({ kind, images: list, category }) => (kind === "image" ? byL
 
 /** A name for what is shown: a category that is called so, or a new one. */
 function nameIt(question) {
-  const one = question.kind === "image";
-  askName(one ? "What is it?" : `What is ${question.category.name}?`, one ? "A name that no category has makes a new one." : "", "", (word) => {
-    if (one) return moveTo(question, findCategory(word) ?? word);
-    return addEdits([{ action: "rename", category: question.category.id, value: word }]);
-  });
+  if (question.kind !== "image") return nameCategory(question.category, (made) => addEdits(made));
+  return askName("What is it?", "A name that no category has makes a new one.", "", (word) => moveTo(question, findCategory(word) ?? word));
 }
 
 /** Keys of this view; returns whether it was one. */
