@@ -6,9 +6,11 @@ import re
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from scipy.stats import beta
 
+from holotype.results.discovery import Discovery, write_features
 from holotype.results.edits import in_effect, read_log
 from holotype.studio import app
 from holotype.studio.jobs import Site
@@ -205,6 +207,21 @@ def test_questions_by_keys_alone(run: Path, serve, window) -> None:
     tab.wait_for_selector("#edits-button:text-is('2 edits · saved')")
     press(tab, "?")
     assert "y yes" in tab.inner_text("dialog")
+
+
+def test_one_answer_serves_images_that_are_nearly_the_same(run: Path, serve, window) -> None:
+    write_features(run, np.ones((len(Discovery.load(run).images), 8), dtype=np.float32))
+    own = window()
+    tab = own.open(serve(run).link)
+    with tab.expect_response(lambda answer: "/api/alike/" in answer.url) as heard:
+        own.view("questions")
+    heard.value.finished()
+    while "Is this" not in tab.inner_text("h1"):
+        press(tab, "x")
+    left = [int(tab.inner_text("main [role=status]").split()[0])]
+    press(tab, "x", "x")
+    left.append(int(tab.inner_text("main [role=status]").split()[0]))
+    assert left[1] < left[0] - 2
 
 
 def test_a_spot_check_states_a_bound(run: Path, serve, window) -> None:

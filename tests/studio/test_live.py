@@ -285,7 +285,9 @@ def test_the_nearest_are_those_of_a_slow_loop(run: Path, monkeypatch) -> None:
     features /= np.linalg.norm(features, axis=1, keepdims=True)
     likeness = features @ features[4]
     slow = sorted((row for row in range(N) if row != 4), key=lambda row: -likeness[row])[:12]
-    assert nearest_rows(run / "features.npy", 4) == slow
+    found = nearest_rows(run / "features.npy", 4)
+    assert [*found] == slow
+    np.testing.assert_allclose([*found.values()], likeness[slow], atol=1e-3)
 
 
 def test_likeness_is_asked_by_row(client: Client) -> None:

@@ -9,7 +9,7 @@ image. Images are named by their row in the table of a run: no path ever comes f
     POST /api/edits           {"edits": [{id, run, time, action, row, digest, category, value}]}
                               -> {"saved": [ids], "refused": {id: words}, "revision"}; saved = synced, sent twice = once
     POST /api/job             {"start": name} or {"stop": true} -> {"job"}; names are those of jobs.JOBS
-    GET  /api/alike/ROW?run=  {"rows": [...]}: the most similar images, best first
+    GET  /api/alike/ROW?run=  {"rows": [...], "likeness": [...]}: the most similar images, best first
     GET  /thumb/ROW?run=      a small JPEG
     GET  /image/ROW?run=      a large JPEG
     GET  /events?after=N      server-sent events; `id` is the revision, so that a reconnect misses no edit
@@ -253,8 +253,8 @@ class Studio:
         if facts is None or request.query_params.get("run") != facts.run_id or row >= len(facts.paths):
             raise MissingImage
         file = facts.features
-        rows = await asyncio.to_thread(nearest_rows, Path(file), row) if file else []
-        return JSONResponse({"rows": rows})
+        near = await asyncio.to_thread(nearest_rows, Path(file), row) if file else {}
+        return JSONResponse({"rows": [*near], "likeness": [*near.values()]})
 
     async def get_thumb(self, request: Request) -> Response:
         return await self._picture(request, small=True)

@@ -16,7 +16,9 @@ const live = {
   learned: null, // { words, moved, from } of the last one that it shows
   round: null, // { run_id, round, words } of a round that this page does not show
   alike: new Map(),
+  same: new Map(), // image -> those that are so like it that one answer serves both
 };
+const SIMILAR = 0.95; // cosine, as in results/review_queue.py
 const BATCH_MS = 250;
 const MOST_SENT = 500;
 const LONGEST_WAIT = 10_000;
@@ -256,7 +258,9 @@ if (served) {
       images.alike.why = "Looking…";
       try {
         const answer = await fetch(`/api/alike/${i}?run=${coded(data.run_id)}`);
-        live.alike.set(i, answer.ok ? (await answer.json()).rows : []);
+        const { rows, likeness } = answer.ok ? await answer.json() : { rows: [], likeness: [] };
+        live.alike.set(i, rows);
+        live.same.set(i, rows.filter((_, at) => likeness[at] >= SIMILAR));
       } catch {
         live.alike.delete(i);
       }

@@ -274,8 +274,8 @@ def encode_picture(file: str, side: int) -> bytes:
         return encode_png(pixels, "JPEG", quality=85)
 
 
-def nearest_rows(file: Path, row: int, n: int = NEIGHBOURS) -> list[int]:
-    """Return the rows of the images whose features have the largest cosine with those of one, best first."""
+def nearest_rows(file: Path, row: int, n: int = NEIGHBOURS) -> dict[int, float]:
+    """Return the rows of the images whose features have the largest cosine with those of one, best first, and these."""
 
     def read(first: int, last: int) -> np.ndarray:
         # mapped anew for each block: pages that stay mapped count as memory of the server
@@ -287,4 +287,4 @@ def nearest_rows(file: Path, row: int, n: int = NEIGHBOURS) -> list[int]:
     likeness = np.concatenate([read(first, first + BLOCK) @ own for first in range(0, count, BLOCK)])
     likeness[row] = np.nan
     best = np.argsort(-np.nan_to_num(likeness, nan=-np.inf))[:n]
-    return [int(one) for one in best if np.isfinite(likeness[one])]
+    return {int(one): float(likeness[one]) for one in best if np.isfinite(likeness[one])}

@@ -9,6 +9,7 @@ const REMEMBERED = data ? `holotype:asked:${data.run_id}` : "";
 
 const queue = {
   question: null, // the one that is shown; it stays until it is answered
+  candidates: [], // categories that its keys 1 to 9 mean
   asked: new Set(), // keys of those that were skipped, or answered in a way that leaves no edit
   changes: [], // images that each of the last ten answers has changed
 };
@@ -78,8 +79,8 @@ const isOpenQuestion = (question, all) => question && all.some(({ key }) => key 
 
 // -- answers ------------------------------------------------------------------------------------------------
 
-function remember(question) {
-  queue.asked.add(question.key);
+function remember(keys) {
+  keys.forEach((key) => queue.asked.add(key));
   try {
     localStorage.setItem(REMEMBERED, JSON.stringify([...queue.asked].slice(-2000)));
   } catch { /* it is asked again after the page was loaded anew */ }
@@ -88,7 +89,8 @@ function remember(question) {
 /** Go on to the next question. made: edits; changed: images that they are about. */
 function answered(question, made = [], changed = 0) {
   if (made.length && studio.readOnly()) return toast(studio.readOnly());
-  if (!made.length) remember(question);
+  const alike = question.kind === "image" ? live.same.get(question.images[0]) ?? [] : [];
+  remember([...(made.length ? [] : [question.key]), ...alike.map((i) => `image ${now.keys[i]}`)]);
   queue.changes = [...queue.changes, changed].slice(-10);
   queue.question = null;
   takePlacement(); // everything is drawn anew: nothing jumps
@@ -149,7 +151,7 @@ function nameIt(question) {
 function questionKey(key) {
   const { question } = queue;
   if (!question || selected.size) return false; // a selection has keys of its own
-  const choice = /^[1-9]$/.test(key) ? candidates(question)[key - 1] : null;
+  const choice = /^[1-9]$/.test(key) ? queue.candidates[key - 1] : null;
   if (key === "y") YES[question.kind](question);
   else if (key === "n") NO[question.kind](question);
   else if (key === "c" && question.kind === "group") confirmGroup(question, question.core);
@@ -181,6 +183,8 @@ function questionsView() {
   const all = makeQuestions();
   if (!isOpenQuestion(queue.question, all)) queue.question = all[0] ?? null;
   const { question } = queue;
+  queue.candidates = question ? candidates(question) : [];
+  all.filter(({ kind }) => kind === "image").slice(0, 3).forEach(({ images: [i] }) => studio.lookForAlike(i)); // they come next
   const left = all.length;
   const changed = queue.changes.reduce((sum, n) => sum + n, 0);
   const count = h("p", { class: "soft", role: "status" }, left ? plural(left, "question") : "No questions",
@@ -194,7 +198,7 @@ function questionsView() {
       button("y", question.kind === "group" && !isNamed(question.category) ? "Yes: name it" : "Yes", () => YES[question.kind](question), "primary"),
       question.kind === "group" ? button("c", `Only the first ${question.core.length}`, () => confirmGroup(question, question.core)) : null,
       button("n", question.kind === "image" ? "No: it is…" : "No", () => NO[question.kind](question)),
-      candidates(question).map((category, at) => button(at + 1, category.name, () => moveTo(question, category))),
+      queue.candidates.map((category, at) => button(at + 1, category.name, () => moveTo(question, category))),
       question.kind === "label" ? null : button("Enter", "Type a name", () => nameIt(question)),
       button("x", "Skip", () => answered(question)), button("u", "Undo", undo, "quiet"))];
 }
