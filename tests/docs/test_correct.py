@@ -82,7 +82,7 @@ def test_versions_and_keys_are_told() -> None:
     ]
     told = {name: row for row in rows for name in re.findall(r"`([^`]+)`", row[0])}
     versions = {
-        "discovery.json": discovery.DISCOVERY_FORMAT,
+        "discovery.json": discovery.DISCOVERY_SCHEMA.format,
         "model.json": model_io.MODEL_FORMAT,
         "identity.json": identity.IDENTITY_FORMAT,
         "scores.json": record.RECORD_FORMAT,

@@ -14,7 +14,7 @@ from holotype.errors import InputError
 from holotype.results.describe import burst_counts
 from holotype.results.discovery import (
     DISCOVERY_FILE,
-    DISCOVERY_FORMAT,
+    DISCOVERY_SCHEMA,
     FEATURES,
     IMAGE_TABLE_COLUMNS,
     Category,
@@ -125,7 +125,7 @@ def test_what_is_not_a_run_is_one_sentence(tmp_path):
 def test_a_file_of_another_kind_is_one_sentence(tmp_path, change, says):
     small().save(tmp_path)
     content = read_json(tmp_path / DISCOVERY_FILE)
-    assert content["format"] == DISCOVERY_FORMAT
+    assert content["format"] == DISCOVERY_SCHEMA.format
     (tmp_path / DISCOVERY_FILE).write_text(json.dumps({**content, **change}))
     with pytest.raises(InputError, match=says) as told:
         Discovery.load(tmp_path)
@@ -146,7 +146,7 @@ def test_assignments_that_lack_a_column_are_told(tmp_path):
     found = small()
     found.save(tmp_path)
     write_parquet(tmp_path / "assignments.parquet", pa.Table.from_pandas(found.images.drop(columns="note")))
-    with pytest.raises(InputError, match=r"assignments\.parquet has no column note"):
+    with pytest.raises(InputError, match="has no column note"):
         Discovery.load(tmp_path)
     (tmp_path / "assignments.parquet").unlink()
     with pytest.raises(InputError, match="cannot be read"):

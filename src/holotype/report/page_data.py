@@ -28,7 +28,7 @@ from holotype.results import ensemble
 from holotype.results.discovery import Category, Discovery, RunFacts, weighted_sizes
 from holotype.results.edits import Edit
 from holotype.results.purity import purity_known, purity_text
-from holotype.utils.serialization import CorruptFile, read_json
+from holotype.utils.serialization import CorruptFile, read_json, to_dict
 
 
 def time_and_place(frame: pd.DataFrame) -> dict[str, Any]:
@@ -169,7 +169,7 @@ def page_data(
 
 def _scored_text(facts: RunFacts) -> dict[str, Any]:
     """The facts as the page lists them: provenance among the others, edits elsewhere."""
-    own = facts.as_dict()
+    own = to_dict(facts)
     curve = own.pop("calibration_curve")
     del own["edits"]
     if facts.calibration and not curve:  # no probability can be taken at its word

@@ -5,7 +5,7 @@ image may come back. What is asleep at the end is left out of the discovery and 
 
 Pure, and safe to repeat: facts.edits of a discovery says which edits it has dealt with. Where two edits
 contradict each other the later one counts, and both are told; what cannot be applied is told and stays in the log.
-The report does the same in the browser (report/corrections.js); tests/categories/golden_edits.json binds the two.
+The report does the same in the browser (report/corrections.js); tests/results/golden_edits.json binds the two.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from holotype.results.describe import rename_in_texts, renamed_note
-from holotype.results.discovery import Category, Discovery, EditState
+from holotype.results.discovery import Category, Discovery
 from holotype.results.edits import ACTIONS, Edit, stripped
 from holotype.results.purity import set_purity
 
@@ -80,20 +80,16 @@ class EditSession:
         self.note = [str(note) for note in images["note"].fillna("")]
         self.label_given = [str(label) for label in images["label"].fillna("")]
         self.doubtful = [bool(doubtful) for doubtful in images["doubtful"]]
-        held = discovery.facts.edits
-        self.applied, self.refused = dict.fromkeys(held.applied), dict.fromkeys(held.refused)
-        self.merged, self.rejected = dict(held.merged), list(held.rejected)
-        self.came_from = dict(held.came_from)
-        self.confirmed: dict[str, str] = dict(held.confirmed)
-        """Key of an image to the id of a category, or to a label that no category has."""
+        self.state = copy.deepcopy(discovery.facts.edits)
+        self.merged, self.confirmed = self.state.merged, self.state.confirmed
         self.categories: dict[str, Category] = {c.id: copy.deepcopy(c) for c in discovery.categories}
         self.id = [id if id in self.categories else "" for id in images["category_id"]]
         sizes = Counter(self.id)
         for category in self.categories.values():
             category.n = sizes[category.id]
-        for id, asleep in held.asleep.items():
-            sleeping = Category(id, asleep["name"], "novel", n=0, suggested=asleep["suggested"])
-            self.categories.setdefault(id, sleeping)
+        for id, names in self.state.asleep.items():
+            asleep = Category(id, names["name"], "novel", n=0, suggested=names["suggested"])
+            self.categories.setdefault(id, asleep)
         self.touched: set[str] = set()
         self.subject = ""
         """Key of the image that the last edit spoke of."""
@@ -106,9 +102,9 @@ class EditSession:
                 raise CannotApply("there is no such action")
             remark: str = getattr(self, edit.action)(edit)
         except CannotApply:
-            self.refused[edit.id] = None
+            self.state.refused.append(edit.id)
             raise
-        self.applied[edit.id] = None
+        self.state.applied.append(edit.id)
         return remark
 
     # -- looking up -------------------------------------------------------------------------------
@@ -143,7 +139,7 @@ class EditSession:
     def target(self, word: str) -> Category | None:
         """As `find`; what was rejected is no target."""
         category = self.find(word)
-        if category is None and {self.end(word), self.end(stripped(word))} & set(self.rejected):
+        if category is None and {self.end(word), self.end(stripped(word))} & set(self.state.rejected):
             raise CannotApply(f"the category {word!r} was rejected")
         return category
 
@@ -226,7 +222,7 @@ class EditSession:
         self.put(rows, None, REJECTED_NOTE)
         withdrawn = sum(bool(self.withdraw(self.key[row])) for row in rows)
         del self.categories[category.id]
-        self.rejected.append(category.id)
+        self.state.rejected.append(category.id)
         remark = f"{withdrawn} of its images had been confirmed before; the later one counts"
         return remark if withdrawn else ""
 
@@ -260,7 +256,7 @@ class EditSession:
                 self.wake(category)
                 category.n += 1
             if note in (MOVED_NOTE, CONFIRMED_NOTE):
-                self.came_from.setdefault(self.key[row], self.id[row])
+                self.state.came_from.setdefault(self.key[row], self.id[row])
             self.touched |= {self.id[row], id}
             if self.id[row] != id:
                 for changed in filter(None, (self.categories.get(self.id[row]), category)):
@@ -306,35 +302,23 @@ class EditSession:
             if category.nearest and category.nearest not in by_id:
                 nearest = self.awake(category.nearest)
                 category.nearest = nearest.id if nearest is not None and nearest is not category else ""
-        images = self.given.images.copy()
-        images["category_id"] = self.id
-        images["category"] = [by_id[id].name if id in by_id else "" for id in self.id]
-        images["kind"] = [by_id[id].kind if id in by_id else "" for id in self.id]
         called = {c.name: self.categories.get(self.end(c.id), c).name for c in self.given.categories}
-        images["note"] = [renamed_note(note, called) for note in self.note]
-        images["doubtful"] = self.doubtful
+        images = self.given.images.assign(
+            category_id=self.id,
+            category=[by_id[id].name if id in by_id else "" for id in self.id],
+            kind=[by_id[id].kind if id in by_id else "" for id in self.id],
+            note=[renamed_note(note, called) for note in self.note],
+            doubtful=self.doubtful,
+        )
         if self.given.facts.calibration_curve:
             said = zip(self.label_given, self.note, strict=True)
             told = [bool(label) or note in (MOVED_NOTE, CONFIRMED_NOTE) for label, note in said]
             changed = [category for category in kept if category.id in self.touched]
             set_purity(changed, self.id, images["probability"].to_numpy(float), np.array(told, dtype=bool))
-        facts = replace(self.given.facts, edits=self.edited())
-        return replace(self.given, images=images, categories=kept, facts=facts)
-
-    def edited(self) -> EditState:
-        """What later edits must know of these; nothing where there were none."""
         asleep = [category for category in self.categories.values() if not is_visible(category)]
-        if not self.applied and not self.refused:
-            return self.given.facts.edits
-        return EditState(
-            applied=tuple(self.applied),
-            refused=tuple(self.refused),
-            merged=self.merged,
-            rejected=tuple(self.rejected),
-            asleep={c.id: {"name": c.name, "suggested": c.suggested} for c in asleep},
-            confirmed=self.confirmed,
-            came_from=self.came_from,
-        )
+        self.state.asleep = {c.id: {"name": c.name, "suggested": c.suggested} for c in asleep}
+        facts = replace(self.given.facts, edits=self.state)
+        return replace(self.given, images=images, categories=kept, facts=facts)
 
 
 def is_visible(category: Category) -> bool:
@@ -367,7 +351,8 @@ class AppliedEdits:
 
 def apply_edits(discovery: Discovery, edits: Sequence[Edit]) -> AppliedEdits:
     """The discovery as corrected by the edits in their order, each only once; the given one is not changed."""
-    standing = EditSession(discovery)
+    session = EditSession(discovery)
+    done = {*session.state.applied, *session.state.refused}
     earlier = set(discovery.facts.earlier_runs)
     foreign = Counter(edit.run_id for edit in edits if edit.run_id not in {discovery.run_id, *earlier})
     left = [
@@ -376,23 +361,24 @@ def apply_edits(discovery: Discovery, edits: Sequence[Edit]) -> AppliedEdits:
     ]
     outcome = AppliedEdits(discovery, problems=list(left), left=left)
     for position, edit in enumerate(edits):
-        if edit.run_id in earlier or edit.id in standing.applied or edit.id in standing.refused:
+        if edit.run_id in earlier or edit.id in done:
             continue
         if edit.run_id != discovery.run_id:
             outcome.refused.append(position)
             continue
+        done.add(edit.id)
         try:
-            remark = standing.apply(edit)
+            remark = session.apply(edit)
         except CannotApply as reason:
             outcome.refused.append(position)
             outcome.left.append(f"{edit_text(edit)} was not applied: {reason}.")
             outcome.problems.append(outcome.left[-1])
             continue
-        outcome.done.append((standing.subject, edit))
+        outcome.done.append((session.subject, edit))
         if remark:
             outcome.problems.append(f"{edit_text(edit)} was applied, but {remark}.")
-    outcome.confirmed = standing.labels()
-    outcome.discovery = standing.result()
+    outcome.confirmed = session.labels()
+    outcome.discovery = session.result()
     return outcome
 
 

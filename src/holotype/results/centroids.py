@@ -51,19 +51,20 @@ class Centroids:
     @classmethod
     def measure(cls, features: np.ndarray, category: np.ndarray, k: int) -> Centroids:
         """features (N, D), category (N,) below k; images with -1 or with NaN do not count."""
-        mean, n = _means(features, category, k)
+        mean, n = category_means(features, category, k)
         centre, dim = unit_rows(mean), features.shape[1]
-        parts, scatter = [(np.empty(0, dtype=np.float32), np.empty(0, dtype=np.int64))], np.zeros((dim, dim))
-        for u, c in _chunks(features, category):
-            parts.append(((u * centre[c]).sum(axis=1), c))
+        near, scatter = np.full(len(features), np.nan, dtype=np.float32), np.zeros((dim, dim))
+        for rows, u in placed_chunks(features, category):
+            c = category[rows]
+            near[rows] = (u * centre[c]).sum(axis=1)
             scatter += (rest := (u - mean[c]).astype(np.float64)).T @ rest
-        near, of = (np.concatenate(column) for column in zip(*parts, strict=True))
         cosine = np.zeros((k, len(STEPS)), dtype=np.float32)
         for present in np.flatnonzero(n):
-            cosine[present] = np.quantile(near[of == present], STEPS)
+            cosine[present] = np.quantile(near[(category == present) & np.isfinite(near)], STEPS)
         whiten = _whiten(scatter, int(n.sum()))
         found = cls(mean, n, cosine, whiten, np.array(np.inf, dtype=np.float32))
-        spread = [found.distance(u, c)[n[c] > 1] for u, c in _chunks(features, category)]
+        chunks = ((u, category[rows]) for rows, u in placed_chunks(features, category))
+        spread = [found.distance(u, c)[n[c] > 1] for u, c in chunks]
         if sum(len(part) for part in spread):
             found.limit = np.array(np.quantile(np.concatenate(spread), 1 - FAR_QUANTILE), dtype=np.float32)
         return found
@@ -100,12 +101,12 @@ class Centroids:
         return category, typicality, (self.distance(u) <= self.limit) & ~vanished
 
 
-def _means(features: np.ndarray, category: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
-    """m_c (K, D) and n_c (K,)."""
+def category_means(features: np.ndarray, category: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
+    """Mean unit feature m_c (K, D) of each category, and its number of images n_c (K,)."""
     total, n = np.zeros((k, features.shape[1])), np.zeros(k, dtype=np.int64)
-    for u, c in _chunks(features, category):
-        np.add.at(total, c, u)
-        n += np.bincount(c, minlength=k)
+    for rows, u in placed_chunks(features, category):
+        np.add.at(total, category[rows], u)
+        n += np.bincount(category[rows], minlength=k)
     return (total / np.maximum(n, 1)[:, None]).astype(np.float32), n
 
 
@@ -118,16 +119,20 @@ def _whiten(scatter: np.ndarray, n: int) -> np.ndarray:
     return np.linalg.cholesky(np.linalg.inv(shrunk)).astype(np.float32)
 
 
-def _chunks(features: np.ndarray, category: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """Unit features and categories of the images that were placed, a chunk at a time."""
+def placed_chunks(features: np.ndarray, category: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """Yield the rows of images that were placed, and their unit features in float32, a chunk at a time."""
     for first in range(0, len(features), CENTROID_CHUNK):
-        part = slice(first, first + CENTROID_CHUNK)
-        rows, c = features[part], np.asarray(category[part])
-        placed = (c >= 0) & np.isfinite(rows).all(axis=1)
-        yield unit_rows(rows[placed]), c[placed].astype(np.int64)
+        part = np.asarray(features[first : first + CENTROID_CHUNK], dtype=np.float32)
+        inside = np.flatnonzero((category[first : first + CENTROID_CHUNK] >= 0) & finite_rows(part))
+        yield first + inside, unit_rows(part[inside])
+
+
+def finite_rows(features: np.ndarray) -> np.ndarray:
+    """(N,) bool: does the row hold numbers only?"""
+    return np.isfinite(np.sum(features, axis=1, dtype=np.float32))
 
 
 def unit_rows(x: np.ndarray) -> np.ndarray:
-    """Rows at length 1, as float32; rows of zeros stay."""
-    x = x.astype(np.float32)
-    return x / np.maximum(np.linalg.norm(x, axis=1, keepdims=True), 1e-12)
+    """Rows at length 1, in float32 or float64; rows of zeros stay."""
+    x = x.astype(np.promote_types(x.dtype, np.float32), copy=False)
+    return np.asarray(x / np.maximum(np.linalg.norm(x, axis=-1, keepdims=True), 1e-12))

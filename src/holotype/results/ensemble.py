@@ -24,11 +24,10 @@ where the images lie, ROUNDS times. docs/confidence.md has the figures.
 from __future__ import annotations
 
 import dataclasses
-import hashlib
 import math
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import NamedTuple, TypeVar
+from typing import TypeVar
 
 import numpy as np
 
@@ -133,13 +132,9 @@ def _iterate(
     given: Sequence[np.ndarray], weight: Sequence[np.ndarray], n_known: int, k: int
 ) -> list[np.ndarray]:
     """For each training the (k,) names of its categories, from the start whose winning votes sum to most."""
-    best: list[np.ndarray] = []
-    most, passed = -np.inf, set[bytes]()
-    for start in _initial_partitions(given, n_known, k):
-        end = _align(given[start], given, weight, n_known, k, passed)
-        if end is not None and end[1] > most:
-            best, most = end
-    return best
+    starts = _initial_partitions(given, n_known, k)
+    ends = [_align(given[start], given, weight, n_known, k) for start in starts]
+    return max(ends, key=lambda end: end[1])[0]
 
 
 def _initial_partitions(given: Sequence[np.ndarray], n_known: int, k: int) -> list[int]:
@@ -153,57 +148,36 @@ def _initial_partitions(given: Sequence[np.ndarray], n_known: int, k: int) -> li
 
 
 def _align(
-    start: np.ndarray,
-    given: Sequence[np.ndarray],
-    weight: Sequence[np.ndarray],
-    n_known: int,
-    k: int,
-    passed: set[bytes],
-) -> tuple[list[np.ndarray], float] | None:
+    start: np.ndarray, given: Sequence[np.ndarray], weight: Sequence[np.ndarray], n_known: int, k: int
+) -> tuple[list[np.ndarray], float]:
     """Names of each training's categories where it ends that begins with the (N,) categories `start`, and the sum of
-    the winning votes. None where it comes to names that another start has passed: it ends as that one has.
-
-    passed: digests of such names; those of this start are added.
-    """
-    votes, own = _votes([start], [np.ones(len(start))], k), list[bytes]()
-    outcome: np.ndarray | None = None
-    names: list[np.ndarray] = []
+    the winning votes."""
+    votes, outcome = _votes([start], [np.ones(len(start))], k), None
     for _ in range(CONSENSUS_ROUNDS):
-        cast = SparseVotes.of(votes)
-        names = [_hungarian(cast, one, w, n_known) for one, w in zip(given, weight, strict=True)]
-        own.append(_partition_digest(names))
-        if own[-1] in passed:
-            names = []
-            break
-        # the old votes go first: they are as many as images times k
-        del votes
+        names = [match_partitions(votes, one, w, n_known) for one, w in zip(given, weight, strict=True)]
+        del votes  # before there are new ones: they are as many as images times k
         votes = _votes(
             [rename_to_match(one, name, k) for one, name in zip(given, names, strict=True)], weight, k
         )
         before, outcome = outcome, votes.argmax(axis=1)
         if before is not None and (outcome == before).all():
             break
-    passed.update(own)
-    return (names, float(votes.max(axis=1).sum(dtype=np.float64))) if names else None
-
-
-def _partition_digest(names: Sequence[np.ndarray]) -> bytes:
-    """Of the names of all trainings, by the counting of the first: whatever the start, the same for equal votes."""
-    first = np.argsort(names[0])
-    return hashlib.sha256(np.stack([first[name] for name in names]).tobytes()).digest()
+    return names, float(votes.max(axis=1).sum(dtype=np.float64))
 
 
 # -- matching ---------------------------------------------------------------------------------------------
 
 
-def match_partitions(
-    votes: np.ndarray, category: np.ndarray, weight: np.ndarray | float, n_known: int
-) -> np.ndarray:
+def match_partitions(votes: np.ndarray, category: np.ndarray, weight: np.ndarray, n_known: int) -> np.ndarray:
     """(k,) for each category of a training the column of `votes` (N, k) that it is; known classes are themselves.
 
     category: (N,), -1 = placed nowhere. weight: (N,) how much each image counts.
     """
-    return _hungarian(SparseVotes.of(votes), category, np.broadcast_to(weight, category.shape), n_known)
+    together, rows = np.zeros((votes.shape[1],) * 2), np.flatnonzero(category >= 0)
+    for first in range(0, len(rows), LDA_CHUNK):
+        part = rows[first : first + LDA_CHUNK]
+        np.add.at(together, category[part], votes[part] * weight[part, None])
+    return _pair(together, n_known)
 
 
 def rename_to_match(category: np.ndarray, named: np.ndarray, k: int) -> np.ndarray:
@@ -249,30 +223,6 @@ def _votes(named: Sequence[np.ndarray], weight: Sequence[np.ndarray], k: int) ->
         rows = np.flatnonzero(category >= 0)
         votes[rows, category[rows]] += w[rows]
     return votes
-
-
-class SparseVotes(NamedTuple):
-    """The votes that are not zero, few of N x k: an image has one from each training at most."""
-
-    image: np.ndarray
-    column: np.ndarray
-    vote: np.ndarray
-    k: int
-
-    @classmethod
-    def of(cls, votes: np.ndarray) -> SparseVotes:
-        flat, k = votes.ravel(), votes.shape[1]
-        cells = np.flatnonzero(flat)
-        return cls(*np.divmod(cells, k), flat[cells], k)
-
-
-def _hungarian(cast: SparseVotes, category: np.ndarray, weight: np.ndarray, n_known: int) -> np.ndarray:
-    """`match`, where the votes were sought out already."""
-    k = cast.k
-    # a row for those that are placed nowhere comes first, and goes
-    cells = (category[cast.image] + 1) * k + cast.column
-    together = np.bincount(cells, cast.vote * weight[cast.image], minlength=(k + 1) * k)
-    return _pair(together.reshape(k + 1, k)[1:], n_known)
 
 
 def _matched_share(one: np.ndarray, other: np.ndarray, n_known: int, k: int) -> int:

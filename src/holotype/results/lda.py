@@ -34,6 +34,7 @@ from typing import NamedTuple, Protocol
 import numpy as np
 
 from holotype.data.bursts import first_frames
+from holotype.results.centroids import unit_rows
 
 
 @dataclass(frozen=True)
@@ -54,8 +55,7 @@ class LinearHead:
 
 def center_rows(embedded: np.ndarray, middle: np.ndarray) -> np.ndarray:
     """(n, D) float64: features less their mean, at length 1."""
-    x = np.asarray(embedded, np.float64) - middle
-    return np.asarray(x / np.maximum(np.linalg.norm(x, axis=1, keepdims=True), 1e-12))
+    return unit_rows(np.asarray(embedded, np.float64) - middle)
 
 
 def softmax(logits: np.ndarray) -> np.ndarray:
@@ -101,18 +101,14 @@ def can_calibrate(target: np.ndarray) -> bool:
 class LDA(NamedTuple):
     """What one fold was taught by the others."""
 
-    whiten: np.ndarray
-    """(D, D): W."""
-    means: np.ndarray
-    """(K, D): m_c W."""
-    size: np.ndarray
-    """(K,): log n_c, -inf for a category of which it has seen nothing."""
+    slope: np.ndarray
+    """(K, D): S^-1 m_c."""
+    offset: np.ndarray
+    """(K,): log n_c - |m_c W|^2 / 2, -inf for a category of which it has seen nothing."""
 
     def scores(self, u: np.ndarray) -> np.ndarray:
-        """(n, D) -> (n, K): the logits of p(c | x) but for T."""
-        x = u @ self.whiten
-        square = (x**2).sum(axis=1)[:, None] - 2 * x @ self.means.T + (self.means**2).sum(axis=1)
-        return self.size - square / 2
+        """(n, D) -> (n, K): the logits of p(c | x) but for T and for what all categories share."""
+        return np.asarray(u @ self.slope.T + self.offset)
 
 
 class CrossFitLDA:
@@ -175,9 +171,7 @@ class CrossFitLDA:
 
     def kept(self) -> LinearHead:
         """For images that come later, taught by all folds."""
-        judge = self.whole.judge()
-        slope = judge.means @ judge.whiten.T / self.heat
-        offset = (judge.size - (judge.means**2).sum(axis=1) / 2) / self.heat
+        slope, offset = (part / self.heat for part in self.whole.judge())
         return LinearHead(*(np.asarray(part, np.float32) for part in (self.middle, slope, offset)))
 
     def unit(self, rows: np.ndarray) -> np.ndarray:
@@ -281,8 +275,9 @@ class LDAStats(NamedTuple):
         variance = max(float(np.trace(covariance)) / dim, 1e-6)
         shrunk = (1 - share) * covariance + share * variance * np.eye(dim)
         whiten = np.linalg.cholesky(np.linalg.inv(shrunk))
+        means = mean @ whiten
         with np.errstate(divide="ignore"):
-            return LDA(whiten, mean @ whiten, np.log(n / mass))
+            return LDA(means @ whiten.T, np.log(n / mass) - (means**2).sum(axis=1) / 2)
 
 
 def own_class_share(logits: np.ndarray, own: Sequence[int] | np.ndarray) -> np.ndarray:
