@@ -164,31 +164,6 @@ def test_each_image_is_hashed_once_in_a_command(go, photos, holotype, tmp_path, 
     assert sorted(read) == sorted(map(str, photos.rglob("*.png")))
 
 
-def test_edits_follow_images_and_wait_for_those_that_are_gone(go, photos, tmp_path, caplog) -> None:
-    run, heap = tmp_path / "run", photos / "unlabelled"
-    go()
-    one, two, three = (str(heap / f"yellow-0{i}.png") for i in range(3))
-    file = edits_file(run, ("move", one, "", "red"), ("confirm", two, "", "suns"), ("reject", three, "", ""))
-    assert go(edits=file).facts.round == 2
-    (heap / "yellow-00.png").rename(heap / "first.png")
-    (heap / "yellow-01.png").rename(tmp_path / "away.png")
-    (heap / "yellow-02.png").rename(tmp_path / "too.png")
-    assert id_of(go(), heap / "first.png") == "red"
-    assert "2 edits of 2 images now gone will count again" in caplog.text
-    assert "take part in round 3: 1 moved. They give 1 label and keep 0 images out." in caplog.text
-    paint(heap / "yellow-01.png", COLOURS["blue"], 7)  # another picture of that name
-    found = go()
-    assert "Since round 3: 1 image new." in caplog.text
-    assert id_of(found, heap / "yellow-01.png") != "suns"
-    (tmp_path / "away.png").rename(heap / "back.png")
-    (tmp_path / "too.png").rename(heap / "yellow-02.png")
-    found = go()
-    assert (id_of(found, heap / "back.png"), id_of(found, heap / "yellow-02.png")) == ("suns", "")
-    # the file is handed in once more: it speaks of paths that mean something else by now
-    assert go(edits=file).run_id == found.run_id
-    assert "3 edits, applied already" in caplog.text
-
-
 def test_what_is_said_of_one_copy_holds_for_those_that_come_later(go, photos, tmp_path) -> None:
     heap, novel = photos / "unlabelled", new_id(go())
     shutil.copy(heap / "yellow-00.png", heap / "copy.png")
@@ -199,17 +174,6 @@ def test_what_is_said_of_one_copy_holds_for_those_that_come_later(go, photos, tm
 
 
 # -- labels
-
-
-def test_a_later_label_is_heard(go, photos, tmp_path, caplog) -> None:
-    path = photos / "unlabelled" / "yellow-00.png"
-    go()
-    assert id_of(go(edits=edits_file(tmp_path / "run", ("move", str(path), "", "red"))), path) == "red"
-    path.rename(photos / "green" / "yellow-00.png")
-    found = go()
-    assert id_of(found, photos / "green" / "yellow-00.png") == "green"
-    assert "newer than edits of the same images count instead: green/yellow-00.png." in caplog.text
-    assert go().run_id == found.run_id
 
 
 def test_a_class_that_is_called_otherwise_stays_the_same(go, photos, tmp_path, caplog) -> None:
@@ -286,19 +250,6 @@ def test_a_list_of_labels_that_was_forgotten_once_takes_no_edit_away(go, photos,
     for _ in range(2):
         assert places(labels=listed) == ["green", ""]
         assert "newer than edits" not in caplog.text
-
-
-def test_edits_do_not_make_categories_differ_in_size(go, tmp_path, monkeypatch) -> None:
-    asked = []
-    monkeypatch.setattr(
-        "holotype.discovery.round_runner.choose_long_tail",
-        lambda _, table, __: (asked.append((table.known, int(table.labelled.sum()))), (False, ""))[1],
-    )
-    first = go()
-    novel = new_id(first)
-    paths = list(first.images.set_index("category_id").path[novel])
-    go(edits=edits_file(tmp_path / "run", *(("confirm", path, novel, novel) for path in paths[:3])))
-    assert asked[0] == asked[1]
 
 
 # -- settings, and what cannot go on

@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 from tools.torture.mutate import flipped
 
@@ -17,13 +18,26 @@ from holotype.data.table import Table
 from holotype.discovery import rounds
 from holotype.discovery.collection import Collection, ImageEntry
 from holotype.discovery.constraints import Constraints
-from holotype.discovery.plan import Round, RoundPlan
+from holotype.discovery.plan import (
+    Round,
+    RoundConfig,
+    RoundPlan,
+    pending_edits,
+    read_round_config,
+    round_inputs,
+    stated_groups,
+)
 from holotype.discovery.rounds import (
+    CHANGES_FILE,
+    MAX_CHANGE_LINES,
     REFUSED_FILE,
     SHARED_FILES,
+    CategoryChange,
     EditHistory,
     StepTimer,
     apply_log,
+    category_changes,
+    changes_text,
     check_complete,
     count_edits,
     finished_rounds,
@@ -31,18 +45,17 @@ from holotype.discovery.rounds import (
     last_round,
     link_round,
     next_constraints,
-    pending_edits,
     read_edits_of,
     read_refused,
     replay_edits,
     round_folder,
-    round_inputs,
     started_rounds,
     store_refused,
     unreported,
+    write_changes,
 )
-from holotype.discovery.training_plan import RoundConfig, read_round_config
 from holotype.errors import InputError, Interrupted, Stopped
+from holotype.results.apply_edits import apply_edits
 from holotype.results.discovery import FEATURES, Discovery, write_features
 from holotype.results.edits import Edit, append_edits, edits_csv
 from holotype.runs.record import RunFolder
@@ -155,6 +168,40 @@ def test_a_stopped_round_goes_on_and_one_of_other_inputs_is_left_alone(tmp_path:
     (round_folder(tmp_path, 9) / "scores.json").write_text("{}")
     assert (finished_rounds(tmp_path), last_round(tmp_path)) == ([9], 9)
     assert start(tmp_path, boots, ("2",), renamed) == 10  # a finished one is not gone on with
+
+
+def configured(**settings) -> RoundConfig:
+    return RoundConfig.of(DiscoverConfig(device="cpu", **settings), "photos")
+
+
+def test_settings_that_differ_are_told_as_flags() -> None:
+    """The usual number of steps said aloud, and the usual number on another device, are no difference."""
+    before = configured(k=10)
+    assert configured(k=10).others(before) == []
+    assert configured(k=12, seed=1).others(before) == ["--k 12 (was 10)", "--seed 1 (was 0)"]
+    assert configured(long_tail=True).others(before) == ["--k auto (was 10)", "--long-tail yes (was auto)"]
+    other = before.others(configured(k=10, long_tail=True, steps=7))
+    assert other == ["--steps as usual (was 7)", "--long-tail auto (was yes)"]
+    assert configured(steps=1000).others(configured()) == []
+    elsewhere = replace(configured(), taken={**configured().taken, "steps": 6000}, device="cuda")
+    assert configured().others(elsewhere) == []
+
+
+def test_groups_are_known_by_the_content_of_their_images() -> None:
+    """Names of groups, of files and their order make no difference, nor does a group of one."""
+
+    def told(group: list[str] | None, content: str = "abcde") -> str:
+        paths, label = np.array(list("12345"), dtype=object), np.array([""] * 5, dtype=object)
+        table = Table(paths, label, (), group=None if group is None else np.array(group, dtype=object))
+        return stated_groups(table, list(content))
+
+    assert told(None) == told([""] * 5) == told([*"vwxyz"]) == ""
+    first = told(["x", "x", "y", "y", ""])
+    assert first == told(["n", "n", "m", "m", "o"]) == told(["", "y", "y", "x", "x"], "edcba") != ""
+    assert first != told(["x", "x", "y", "", "y"])
+    grouped = replace(configured(), groups=first)
+    assert grouped.others(configured()) == configured().others(grouped) == ["other groups"]
+    assert configured(bursts="no").others(grouped) == ["--bursts no (was auto)"]
 
 
 # -- which images edits speak of
@@ -457,3 +504,86 @@ def test_steps_are_added_up_and_a_stop_names_its_step():
     assert stopped.value.number == 15
     with pytest.raises(ValueError, match="other"), clock.step("counting"):
         raise ValueError("other")
+
+
+# -- what became of each category
+
+NUMBERS = [f"{i:02d}" for i in range(32)]
+BEFORE = {"a": [*range(4)]} | {f"new-0{n}": [*range(4 * n, 4 * n + 4)] for n in range(1, 8)}
+AFTER = {
+    "a": [0, 1, 2, 3, 4, 5],
+    "new-01": [6, 7],  # has lost half to a
+    "new-08": [8, 9, 16],  # new-02 fell apart
+    "new-09": [10, 11, 17],
+    "new-03": [12, 13, 14, 15, 18],
+    "new-10": [19, 20, 21, 22, 23],  # has all of new-05
+    "new-06": [24, 25, 26, 27, 28, 29, 30, 31],  # took new-07 in, by hand
+}
+MERGE, RENAME = (
+    Edit("r-1", "t", "merge", "", "new-07", "new-06"),
+    Edit("r-1", "t", "rename", "", "new-02", "=hats"),
+)
+
+
+def rows(changes: list[CategoryChange], *ids: str) -> list[tuple[str, str, str, str, int]]:
+    every = [(c.category_id, c.became, c.by, c.now_id, c.shared) for c in changes]
+    return [row for row in every if not ids or row[0] in ids]
+
+
+def compared(after: dict[str, list[int]], *edits: Edit, gone: tuple[str, ...] = ()) -> list[CategoryChange]:
+    found = made_discovery("r-1", BEFORE, paths=NUMBERS)
+    now = made_discovery("r-2", after, ("a", "new-06"), NUMBERS)
+    now.images = now.images[~now.images.path.isin(gone)]
+    return category_changes(found, apply_edits(found, edits).discovery, now)
+
+
+def test_every_category_of_before_and_every_new_one_is_told(tmp_path: Path) -> None:
+    changes = compared(AFTER, MERGE, RENAME)
+    assert rows(changes) == [
+        ("a", "kept", "training", "a", 4),
+        ("new-01", "split", "training", "new-01", 2),
+        ("new-01", "split", "training", "a", 2),
+        ("new-02", "split", "training", "new-08", 2),
+        ("new-02", "split", "training", "new-09", 2),
+        ("new-03", "kept", "training", "new-03", 4),
+        ("new-04", "gone", "training", "", 0),
+        ("new-05", "merged", "training", "new-10", 4),
+        ("new-06", "kept", "training", "new-06", 8),
+        ("new-07", "merged", "edits", "new-06", 0),
+        *(("", "new", "training", id, 0) for id in ("new-08", "new-09", "new-10")),
+    ]
+    lines = changes_text(changes, 1, tmp_path / CHANGES_FILE)
+    assert lines[0] == "Kept from round 1: 3 categories (a, new-03, new-06)."
+    assert lines[2] == "=hats was split into new-08 (2 images) and new-09 (2 images)."
+    assert lines[-1] == "New: new-08 (3 images), new-09 (3 images), new-10 (5 images)."
+    many = [CategoryChange(f"new-{i}", f"new-{i}", 1, "gone", "training") for i in range(30)]
+    lines = changes_text(many, 1, tmp_path / CHANGES_FILE)
+    assert len(lines) == MAX_CHANGE_LINES + 1
+    assert lines[-1].startswith("19 more lines are in ")
+
+
+def test_few_images_do_not_speak_for_a_category_and_edits_end_some() -> None:
+    """Most files of new-01 and new-02 were taken away, and what is left lies elsewhere."""
+    left = {"a": [*range(9)], "new-03": [*range(9, 32)]}
+    changes = compared(left, gone=(*NUMBERS[5:8], *NUMBERS[10:12]))
+    assert [row[1] for row in rows(changes, "new-01", "new-02")] == ["gone", "gone"]
+    edits = [Edit("r-1", "t", "reject", "", "new-01")]
+    edits += [Edit("r-1", "t", "move", NUMBERS[i], "new-02", "a") for i in BEFORE["new-02"]]
+    changes = compared({"a": [*range(32)]}, *edits)
+    assert [row[1:3] for row in rows(changes, "new-01", "new-02")] == [
+        ("rejected", "edits"),
+        ("gone", "edits"),
+    ]
+
+
+def test_the_table_of_changes_is_written_once_and_safe_for_spreadsheets(tmp_path: Path) -> None:
+    for number, groups in enumerate((BEFORE, AFTER), start=1):
+        made_discovery(f"r-{number}", groups, paths=NUMBERS).save(round_folder(tmp_path, number))
+        (round_folder(tmp_path, number) / "scores.json").write_text("{}")
+    append_edits(tmp_path, [RENAME])
+    assert write_changes(tmp_path, 1, Collection()) == []
+    assert write_changes(tmp_path, 2, Collection())[0].startswith("Kept from round 1")
+    assert write_changes(tmp_path, 2, Collection()) == []
+    frame = pd.read_csv(round_folder(tmp_path, 2) / CHANGES_FILE, keep_default_na=False)
+    assert set(frame.category_id) == {*BEFORE, ""}
+    assert "'=hats" in set(frame.category)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -16,9 +15,9 @@ from holotype.discovery.estimator import Discoverer
 from holotype.discovery.pipeline import discover_table
 from holotype.discovery.rounds import replay_edits
 from holotype.export.assign import assign_images
+from holotype.report.build import read_data
 from holotype.results.discovery import Discovery, safe_cell
 from holotype.results.edits import Edit, edits_csv
-from tests.discovery.made_year import Pictures, homes
 
 REJECTED = ""
 
@@ -64,22 +63,15 @@ def of(found: Discovery, id: str, labelled: bool = False) -> list[str]:
     return list(images.sort_values("typicality", ascending=False, kind="stable").path)
 
 
-def page(run: Path) -> dict:
-    text = (run / "report" / "data.js").read_text()
-    return dict(json.loads(text[len("window.HOLOTYPE = ") :].rstrip().rstrip(";")))
-
-
 def check(run: Path, held: Held) -> None:
     """In the table, in the report, in Python, and for images that are placed anew."""
     sheet = pd.read_csv(run / "assignments.csv", keep_default_na=False).set_index("path")
-    data, loaded = page(run), Discoverer.load(run)
-    shown = dict(
-        zip(
-            (os.path.join(loaded.discovery_.facts.root, path) for path in data["images"]["path"]),
-            data["images"]["category"],
-            strict=True,
-        )
-    )
+    data, loaded = read_data(run), Discoverer.load(run)
+    root, images = loaded.discovery_.facts.root, data["images"]
+    shown = {
+        os.path.join(root, path): category
+        for path, category in zip(images["path"], images["category"], strict=True)
+    }
     ids = dict(zip(loaded.discovery_.images.path, loaded.discovery_.images.category_id, strict=True))
     for path, id in held.place.items():
         assert sheet.loc[path, "category_id"] == ids[path] == id, path
@@ -93,19 +85,13 @@ def check(run: Path, held: Held) -> None:
     assert not held.gone & (called.keys() | set(ids.values()))
     loaded.device = "cpu"
     placed = loaded.place(list(held.place))
-    assigned = pd.read_csv(
-        assign_images(run, write_list(run, list(held.place)), device="cpu").out, keep_default_na=False
-    )
+    file = run.parent / "list.csv"
+    file.write_text("path\n" + "\n".join(held.place) + "\n")
+    assigned = pd.read_csv(assign_images(run, file, device="cpu").out, keep_default_na=False)
     assert list(assigned.category_id) == list(placed.category_id)
     assert set(placed.category_id) <= {*called, ""}
     assert list(placed.category) == [called.get(id, "") for id in placed.category_id]
     assert list(assigned.category) == [safe_cell(name) for name in placed.category]
-
-
-def write_list(run: Path, paths: list[str]) -> Path:
-    file = run.parent / "list.csv"
-    file.write_text("path\n" + "\n".join(paths) + "\n")
-    return file
 
 
 def first_edits(found: Discovery, held: Held) -> list[tuple[str, str, str, str]]:
@@ -197,54 +183,3 @@ def test_three_rounds_with_every_kind_of_edit(go, holotype, tmp_path, caplog) ->
     assert "limes" in set(
         Discoverer.load(run).place([p for p, id in held.place.items() if id == "limes"]).category
     )
-
-
-def test_a_split_leaves_the_rest_a_new_category(small, tmp_path) -> None:
-    """It keeps its id, its name and what can be done with it; labels are those of the images that were moved."""
-    pictures, run = Pictures(tmp_path / "photos", tmp_path / "away"), tmp_path / "run"
-    pictures.arrive(4, "{kind}", ("red", "green"))
-    pictures.arrive(16, kinds=("red", "green", "purple", "pink"))
-    table = load_table(pictures.root)
-
-    def go(k: int | str, *edits: tuple[str, str, str, str]) -> Discovery:
-        file = edits_of(run, *edits) if edits else None
-        return discover_table(table, small(method="kmeans", k=k), run, progress=False, edits=file)
-
-    first = go(3)
-    assert homes(first, pictures) == {"red": "red", "green": "green", "purple": "new-01", "pink": "new-01"}
-    moved = [path for path in of(first, "new-01") if pictures.kind()[path] == "pink"][:8]
-    moves = [("move", path, "new-01", "pinks") for path in moved]
-    second = go("auto", ("rename", "", "new-01", "plum"), *moves)
-    assert second.facts.k == 4
-    assert set(second.known) == {"red", "green", "pinks"}
-    images = second.images.set_index("path")
-    assert set(images.category_id[moved]) == {"pinks"}
-    assert set(images.index[images.label != ""]) == {*table.path[table.labelled], *moved}
-    assert homes(second, pictures) == {"red": "red", "green": "green", "purple": "new-01", "pink": "pinks"}
-    rest = second.category("new-01")
-    assert (rest.kind, rest.name) == ("novel", "plum")
-    third = go("auto", ("merge", "", "new-01", "pinks"))
-    assert third.facts.k == 3
-    assert "new-01" not in {category.id for category in third.categories}
-
-
-class Killed(BaseException):
-    """As good as kill -9: nothing is told, nothing is tidied up."""
-
-
-@pytest.mark.parametrize("step", ["begin_round", "run_round", "link_round", "write_changes", "build_report"])
-def test_a_kill_loses_no_edit(step, go, tmp_path, monkeypatch) -> None:
-    """The file of edits is given once; the command without it goes on."""
-    run, held = tmp_path / "run", Held()
-    edits = first_edits(go(), held)
-
-    def kill(*_: object, **__: object) -> None:
-        raise Killed
-
-    with monkeypatch.context() as patch:
-        patch.setattr(f"holotype.discovery.pipeline.{step}", kill)
-        with pytest.raises(Killed):
-            go(*edits)
-    assert go().facts.round == 2
-    check(run, held)
-    assert (run / "rounds" / "2" / "changes.csv").is_file()

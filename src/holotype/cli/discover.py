@@ -63,8 +63,7 @@ class DiscoverOptions(LabelsOptions, BoxOptions, CodeOptions, ProgressOptions):
 
     def folder(self, table: Table) -> Path:
         """The run folder."""
-        from holotype.discovery.pipeline import default_folder
-        from holotype.discovery.run_folder import find_folder
+        from holotype.discovery.pipeline import default_folder, find_folder
 
         return self.out or find_folder(default_folder(self.source), table)
 
@@ -115,7 +114,6 @@ def print_dry_run(table: Table, options: DiscoverOptions) -> int:
         echo("\n".join((*seen.lines, *shots, *seen.unread)), flush=True)
     from holotype.discovery.backbone_choice import preview_backbone
     from holotype.discovery.dry_run import estimate_time, preview_plan
-    from holotype.discovery.ensemble_training import choose_trainings
     from holotype.discovery.pipeline import check_table
     from holotype.discovery.plan import plan_round
     from holotype.utils.device import pick_device
@@ -128,8 +126,7 @@ def print_dry_run(table: Table, options: DiscoverOptions) -> int:
         echo("\n".join(lines))
     if plan.trains:
         network = preview_backbone(config.network, pick_device(config.device))
-        trainings = choose_trainings(folder, config, len(table))
-        words = estimate_time(table, config, network, trainings, plan.to_embed)
+        words = estimate_time(table, config, network, len(plan.inputs.seeds), plan.to_embed)
         if is_rank0_output():
             echo(words)
     return 0

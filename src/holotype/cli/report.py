@@ -116,7 +116,8 @@ def zip_text(done: ZipResult, where: Path) -> str:
 def next_round_hint(folder: Path, outcome: AppliedEdits) -> list[str]:
     """What the edits say to another round, where there can be one and it would be told something new."""
     from holotype.discovery.constraints import is_all_reported
-    from holotype.discovery.rounds import next_constraints, pending_edits
+    from holotype.discovery.plan import pending_edits
+    from holotype.discovery.rounds import next_constraints
 
     if not outcome.discovery.facts.round:
         if not outcome.confirmed:

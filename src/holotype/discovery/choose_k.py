@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import hashlib
 import logging
-from collections.abc import Sequence
 
 import numpy as np
 import torch
@@ -19,12 +18,10 @@ from holotype.clustering.class_size import measure_imbalance
 from holotype.clustering.estimate_k import count_key, estimate_table, pick_k, write_count
 from holotype.clustering.k_curve import CountEstimate
 from holotype.config.schema import DiscoverConfig
-from holotype.data.paths import relative
 from holotype.data.table import Table
 from holotype.discovery.plan import Round
-from holotype.discovery.training_plan import methods_of
+from holotype.discovery.training_plan import methods_of, supports_long_tail
 from holotype.errors import InputError
-from holotype.methods import METHODS, find_method
 from holotype.results.discovery import Discovery
 from holotype.utils.serialization import read_json
 
@@ -46,12 +43,13 @@ def categories_added(before: Discovery, table: Table) -> int:
 
 
 def _previous_category(before: Discovery, table: Table) -> dict[str, list[str | None]]:
-    """Of each class that has labels for the first time: where its labelled images lay, None = they were not there."""
+    """Of each class that has labels for the first time: where its labelled images lay, None = they were not there.
+
+    before: with the paths of today."""
     places = before.images["category_id"].fillna("")
-    place = dict(zip(_paths(before), map(str, places), strict=True))
-    paths = np.array(relative([str(path) for path in table.path], table.root), dtype=object)
+    place = dict(zip(before.images["path"], map(str, places), strict=True))
     new = sorted(set(table.known) - set(before.known))
-    return {name: [place.get(path) for path in paths[table.label == name]] for name in new}
+    return {name: [place.get(path) for path in table.path[table.label == name]] for name in new}
 
 
 def corrected_k(count: CountEstimate, before: Discovery, table: Table) -> tuple[int, str]:
@@ -83,11 +81,7 @@ def expected_k(before: Discovery, table: Table) -> str:
 
 def _has_other_images(before: Discovery, table: Table) -> bool:
     """Have images come or gone?"""
-    return set(_paths(before)) != set(relative([str(path) for path in table.path], table.root))
-
-
-def _paths(found: Discovery) -> list[str]:
-    return relative([str(path) for path in found.images["path"]], found.facts.root)
+    return set(before.images["path"]) != set(table.path)
 
 
 # -- a round --------------------------------------------------------------------------------------------
@@ -153,15 +147,3 @@ def choose_long_tail(config: DiscoverConfig, table: Table, features: np.ndarray)
     x, label = torch.from_numpy(features[usable]), torch.from_numpy(table.target[usable])
     found = measure_imbalance(x, label, len(table.known), config.seed)
     return found.uneven, f"Sizes: {found.words} (--long-tail {OTHER_ANSWER[found.uneven]} changes this)."
-
-
-def supports_long_tail(method: str) -> bool:
-    return hasattr(find_method(method).Config(), "memax_target")
-
-
-def check_long_tail(methods: Sequence[str]) -> None:
-    """Raise InputError where no method can be told to expect categories of very different sizes."""
-    able = [name for name in METHODS if supports_long_tail(name)]
-    if not any(map(supports_long_tail, methods)):
-        told = " and ".join(methods)
-        raise InputError(f"--long-tail is not for {told}; use {', '.join(able[:-1])} or {able[-1]}.")
