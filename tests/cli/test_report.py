@@ -10,8 +10,8 @@ import pandas as pd
 import pytest
 
 from holotype.cli.report import command
+from holotype.discovery.plan import RoundConfig
 from holotype.discovery.rounds import replay_edits
-from holotype.discovery.training_plan import RoundConfig
 from holotype.errors import InputError
 from holotype.results.discovery import Discovery, write_features
 from holotype.results.edits import Edit, edits_csv

@@ -286,6 +286,3 @@ def test_what_cannot_go_on_is_said_before_anything_is_trained(go, tmp_path, monk
         with pytest.raises(InputError, match=words):
             go(**settings)
     assert go().facts.round == 1
-    (tmp_path / "run" / "rounds" / "1" / "collection.parquet").unlink()
-    with pytest.raises(InputError, match="does not say which images"):
-        go()

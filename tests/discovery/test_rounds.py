@@ -193,7 +193,9 @@ def test_groups_are_known_by_the_content_of_their_images() -> None:
     def told(group: list[str] | None, content: str = "abcde") -> str:
         paths, label = np.array(list("12345"), dtype=object), np.array([""] * 5, dtype=object)
         table = Table(paths, label, (), group=None if group is None else np.array(group, dtype=object))
-        return stated_groups(table, list(content))
+        return stated_groups(
+            table, Collection("", {str(i): ImageEntry("", d) for i, d in enumerate(content)})
+        )
 
     assert told(None) == told([""] * 5) == told([*"vwxyz"]) == ""
     first = told(["x", "x", "y", "y", ""])

@@ -11,7 +11,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from holotype.discovery import run_folder
+from holotype.discovery import pipeline
 from holotype.embeddings import store
 from holotype.report import page_data
 from holotype.results import discovery, edits
@@ -91,7 +91,7 @@ def test_versions_and_keys_are_told() -> None:
         "report/": page_data.PAGE_FORMAT,
     }
     assert {name: told[name][1] for name in versions} == {name: str(n) for name, n in versions.items()}
-    assert f"as a whole: {run_folder.CLAIM_FORMAT}," in told["identity.json"][2]
+    assert f"as a whole: {pipeline.CLAIM_FORMAT}," in told["identity.json"][2]
     facts = [one.name for one in fields(RunFacts)]
     parts = [one.name for one in fields(record.Record)]
     assert [name for name in (*facts, *parts) if name not in told] == []

@@ -6,7 +6,6 @@ import copy
 import dataclasses
 import math
 import random
-from dataclasses import replace
 
 import pandas as pd
 import pytest
@@ -88,13 +87,6 @@ def test_words_name_known_classes_as_they_are_called_now(found):
     assert again.category(new.id).words == after.replace("red fox", "vixen")
 
 
-def test_rename(found):
-    applied = apply_edits(found, [edit("rename", "", "new-01", " Hawk ")])
-    assert applied.discovery.category("new-01").name == "Hawk"
-    assert (row(applied, paths(found, "new-01")[0])[["category", "category_id"]] == ["Hawk", "new-01"]).all()
-    assert (applied.count, applied.problems, applied.confirmed) == (1, [], {})
-
-
 @pytest.mark.parametrize(
     ("wrong", "words"),
     [
@@ -138,44 +130,6 @@ def test_merge(found):
     assert all(c.nearest != "new-01" for c in applied.discovery.categories)
 
 
-def test_moves_to_a_category_and_to_a_new_one(found):
-    one, two, *_ = paths(found, "new-01")
-    applied = apply_edits(
-        found, [edit("move", one, "new-01", "Sandal"), edit("move", two, "new-01", "odd ones")]
-    )
-    assert list(row(applied, one)[["category", "kind", "note"]]) == ["Sandal", "known", "moved by hand"]
-    assert list(row(applied, two)[["category", "kind", "category_id"]]) == ["odd ones", "novel", "odd ones"]
-    split = applied.discovery.category("odd ones")
-    assert (split.n, split.exemplars) == (1, [two])
-    assert applied.discovery.category("new-01").n == found.category("new-01").n - 2
-    assert one not in applied.discovery.category("new-01").exemplars
-
-
-def test_an_image_that_has_gone_elsewhere_is_moved_all_the_same_and_told(found):
-    one = paths(found, "new-01")[0]
-    applied = apply_edits(
-        found, [edit("move", one, "new-01", "new-02"), edit("move", one, "new-01", "new-03")]
-    )
-    assert row(applied, one)["category_id"] == "new-03"
-    assert "the image was in 'new-02' by then" in applied.problems[0]
-    assert applied.left == []
-
-
-def test_reject_an_image_and_a_category(found):
-    one, rest = paths(found, "new-01")[0], paths(found, "new-02")
-    applied = apply_edits(found, [edit("reject", one, "new-01"), edit("reject", "", "new-02")])
-    for path in (one, *rest):
-        assert list(row(applied, path)[["category", "category_id", "kind", "note"]]) == [
-            "",
-            "",
-            "",
-            "rejected",
-        ]
-    assert "new-02" not in {c.id for c in applied.discovery.categories}
-    again = apply_edits(applied.discovery, [edit("rename", "", "new-02", "Hawk")])
-    assert "'new-02' was rejected" in again.problems[0]
-
-
 def test_what_was_confirmed_is_told_by_id(found):
     one, two = paths(found, "new-01")[0], paths(found, "Sandal")[0]
     edits = [
@@ -215,34 +169,6 @@ def test_remarks_call_categories_by_their_names_and_no_label_is_said_to_have_com
         "the image had the label 'Owl'; the confirmed one counts in the next round.",
         "the image had been confirmed as 'Hawk' before; the later one counts.",
     ]
-
-
-def test_applying_again_changes_nothing(found, tmp_path):
-    one = paths(found, "new-01")[0]
-    edits = [
-        edit("merge", "", "new-02", "new-03"), edit("move", one, "new-01", "split"), edit("reject", "", "new-04"),
-        edit("confirm", paths(found, "new-01")[1], "new-01", "new-01"),
-    ]  # fmt: skip
-    first = apply_edits(found, edits)
-    first.discovery.save(tmp_path)
-    again = apply_edits(Discovery.load(tmp_path), edits)
-    assert (again.count, again.problems) == (0, [])
-    assert again.confirmed == first.confirmed
-    pd.testing.assert_frame_equal(again.discovery.images, first.discovery.images)
-
-
-def test_categories_that_lost_all_images_vanish(found):
-    edits = [edit("move", path, "new-01", "new-02") for path in paths(found, "new-01")]
-    assert "new-01" not in {c.id for c in apply_edits(found, edits).discovery.categories}
-
-
-def test_edits_of_earlier_rounds_are_left_to_their_rounds(found):
-    found.facts = replace(found.facts, earlier_runs=("run-0",))
-    one = paths(found, "new-01")[0]
-    edits = [edit("confirm", one, "", "Hawk", run="run-0"), edit("rename", "", "new-01", "Owl", run="run-0")]
-    applied = apply_edits(found, edits)
-    assert (applied.confirmed, applied.problems, applied.count) == ({}, [], 0)
-    assert applied.discovery.category("new-01").name == "new-01"
 
 
 def test_confirmed_and_then_moved_or_rejected_is_told_and_forgotten(found):
@@ -326,14 +252,6 @@ def test_golden(case):
     before, edits = case_edits(case)
     found = golden_discovery(case["discovery"])
     assert outcome(apply_edits(apply_edits(found, before).discovery, edits)) == case["expected"]
-
-
-@pytest.mark.parametrize("case", [case for case in CASES if "before" in case], ids=lambda case: case["name"])
-def test_two_sittings_come_to_the_same_as_one(case):
-    before, edits = case_edits(case)
-    found = golden_discovery(case["discovery"])
-    once = outcome(apply_edits(found, [*before, *edits]))
-    assert told(once) == told(case["expected"])
 
 
 def told(result: dict) -> dict:

@@ -142,37 +142,25 @@ def test_a_minority_is_doubtful(described) -> None:
     assert 0.15 < describe_categories(**nobody_is_sure).doubtful.mean() <= UNSURE_SHARE + 2 * WORST_SHARE
 
 
-def test_an_improbable_image_is_doubtful_and_a_probable_one_is_not() -> None:
+def test_what_makes_an_image_doubtful() -> None:
     w = world()
     w["probability"] = np.full(240, 0.61)
     before = describe_categories(**w).doubtful
     assert before.mean() <= 2 * WORST_SHARE
-    w["probability"][[4, 5, 200]] = 0.59
+    w["probability"][[4, 5, 200]] = 0.59  # improbable
     assert (w["label"][4], w["label"][5], w["label"][200]) == ("", "Sneaker", "")
     # 5 has a label, and so the last word
     assert np.flatnonzero(describe_categories(**w).doubtful & ~before).tolist() == [4, 200]
-
-
-def test_an_image_far_from_its_category_is_doubtful() -> None:
-    w = world()
-    w["features"][200] = np.random.default_rng(5).normal(size=16)
+    w["features"][201] = np.random.default_rng(5).normal(size=16)  # far from its category
     found = describe_categories(**w)
-    assert found.doubtful[200]
-    assert found.typicality[200] == found.typicality[w["category"] == 5].min()
-
-
-def test_a_label_that_the_features_contradict_is_doubtful() -> None:
+    assert found.doubtful[201]
+    assert found.typicality[201] == found.typicality[w["category"] == 5].min()
     w = world()
-    w["label"][7] = "Bag"  # it lies among the sneakers, and is placed there
-    assert describe_categories(**w).doubtful[7]
-    w["category"] = w["category"].copy()
-    w["category"][7] = 2  # or where its label says
-    assert describe_categories(**w).doubtful[7]
-
-
-def test_without_scores_nothing_breaks() -> None:
-    w = world()
-    w["probability"] = np.full(240, np.nan)
+    w["label"][7] = "Bag"  # it lies among the sneakers, and is placed there, or where its label says
+    for category in (0, 2):
+        w["category"] = np.where(np.arange(240) == 7, category, w["category"])
+        assert describe_categories(**w).doubtful[7]
+    w["probability"] = np.full(240, np.nan)  # nothing was said
     assert describe_categories(**w).doubtful.mean() <= 2 * WORST_SHARE
 
 
@@ -207,50 +195,31 @@ def three(**changes) -> Description:
     return describe_categories(**{**settings, **changes})
 
 
-def test_categories_of_one_image() -> None:
-    found = three()
+def test_small_and_odd_collections() -> None:
+    found = three()  # categories of one image
     assert [c.n for c in found.categories] == [1, 1, 1]
     assert found.typicality.tolist() == [1, 1, 1]
     assert not found.doubtful.any()
     assert [c.cohesion for c in found.categories] == [1, 1, 1]
     assert [c.exemplars for c in found.categories] == [["1"], ["2"], ["3"]]
     assert [c.borderline for c in found.categories] == [[], [], []]
-
-
-def test_one_category_and_no_known_class() -> None:
-    found = three(category=np.zeros(3, dtype=int), ids=["new-01"], known=(), label=["", "", ""])
-    (only,) = found.categories
+    (only,) = three(category=np.zeros(3, dtype=int), ids=["new-01"], known=(), label=[""] * 3).categories
     assert (only.kind, only.nearest, only.words, only.suggested) == ("novel", "", "", "new 1")
     assert np.isnan(only.separation)
-    assert only.borderline == []
-
-
-def test_nothing_could_be_read() -> None:
-    found = three(features=np.full((3, 4), np.nan, dtype=np.float32))
-    assert found.categories == []
-    assert np.isnan(found.typicality).all()
-    nothing = np.zeros(0)
-    empty = three(
-        features=np.zeros((0, 4)),
-        category=nothing.astype(int),
-        label=[],
-        probability=nothing,
-        path=[],
-    )
+    unread = three(features=np.full((3, 4), np.nan, dtype=np.float32))
+    assert unread.categories == []
+    assert np.isnan(unread.typicality).all()
+    none = np.zeros(0)
+    empty = three(features=np.zeros((0, 4)), category=none.astype(int), label=[], probability=none, path=[])
     assert empty.categories == []
-
-
-def test_identical_images_are_equally_typical_and_none_is_doubtful() -> None:
-    n = 50
-    found = describe_categories(
-        np.ones((n, 8), dtype=np.float32),
-        np.arange(n) % 2,
-        ["a", "new-01"],
-        ["a"],
-        ["a" if i % 4 == 0 else "" for i in range(n)],
-        np.full(n, 0.5),
-        [str(i) for i in range(n)],
-    )
+    n = 50  # identical images
+    same = {
+        "features": np.ones((n, 8), dtype=np.float32),
+        "category": np.arange(n) % 2,
+        "ids": ["a", "new-01"],
+    }
+    label, path = ["a" if i % 4 == 0 else "" for i in range(n)], [str(i) for i in range(n)]
+    found = three(**same, known=["a"], label=label, probability=np.full(n, 0.5), path=path)
     assert (found.typicality == 1).all()
     assert not found.doubtful.any()
 
@@ -351,8 +320,8 @@ def test_a_table_of_categories_tells_bursts_times_and_cameras() -> None:
     ],
 )
 def test_words(signature, usual, words) -> None:
-    usual = None if usual is None else np.array(usual)
-    assert relation_text(signature, ["Sneaker", "Sandal", "Bag", "Boot"], usual=usual) == words
+    usual = np.zeros(4) if usual is None else np.array(usual)
+    assert relation_text(np.array(signature), ["Sneaker", "Sandal", "Bag", "Boot"], usual) == words
 
 
 def test_suggested_names_are_numbered_per_neighbour() -> None:
@@ -365,71 +334,59 @@ def test_suggested_names_are_numbered_per_neighbour() -> None:
     assert suggest_names(categories, ["a", "b"]) == expected
 
 
-def test_renamed_classes_are_told_by_their_new_names_and_nothing_else_is_changed():
-    words = "closest to fox 0.71 and fox and hound 0.55; unlike dog"
-    assert renamed_words(words, {"fox": "dog", "dog": "fox"}) == (
-        "closest to dog 0.71 and fox and hound 0.55; unlike fox"
-    )
-    assert renamed_words(words, {"fox and hound": "pack"}) == "closest to fox 0.71 and pack 0.55; unlike dog"
-    assert renamed_words(words, {"ox": "cow", "unlike": "like", "0.71": "1"}) == words
-    nowhere = "like no known class in particular; nearest a.b -0.02 (before new-01 was merged into it)"
-    assert renamed_words(nowhere, {"a.b": "c"}) == nowhere.replace("a.b", "c")
-    assert renamed_words(nowhere, {"a?b": "c", "new-01": "d"}) == nowhere
-    assert renamed_words("split off by hand", {"hand": "foot"}) == "split off by hand"
-    assert renamed_words(words, {}) == words
+WORDS = "closest to fox 0.71 and fox and hound 0.55; unlike dog"
+NOWHERE = "like no known class in particular; nearest a.b -0.02 (before new-01 was merged into it)"
 
 
-def test_a_name_that_two_classes_exchange_goes_to_the_right_one() -> None:
+@pytest.mark.parametrize(
+    ("words", "names", "now"),
+    [
+        (WORDS, {"fox": "dog", "dog": "fox"}, "closest to dog 0.71 and fox and hound 0.55; unlike fox"),
+        (WORDS, {"fox and hound": "pack"}, "closest to fox 0.71 and pack 0.55; unlike dog"),
+        (WORDS, {"ox": "cow", "unlike": "like", "0.71": "1"}, WORDS),
+        (NOWHERE, {"a.b": "c"}, NOWHERE.replace("a.b", "c")),
+        (NOWHERE, {"a?b": "c", "new-01": "d"}, NOWHERE),
+        ("split off by hand", {"hand": "foot"}, "split off by hand"),
+        (WORDS, {}, WORDS),
+    ],
+)
+def test_renamed_classes_are_told_by_their_new_names_and_nothing_else_is_changed(words, names, now) -> None:
+    assert renamed_words(words, names) == now
+
+
+def test_words_and_suggested_names_follow_the_known_classes() -> None:
+    """Of two that exchange their names each has its own; a new category is named by no words."""
+
     def categories(first: str, second: str) -> list[Category]:
+        names = {"fox": first, "dog": second}
+        known = [Category(id, name, "known", 1, suggested=id) for id, name in names.items()]
         words = "closest to fox 0.71; unlike dog"
-        new = Category("new-01", "fox", "novel", 1, words=words)
-        return [Category("fox", first, "known", 1), Category("dog", second, "known", 1), new]
+        new = {"new-01": "near fox, new 1", "new-02": "near dog, new 1", "new-03": "new 1"}
+        return [
+            *known,
+            *(Category(id, "fox", "novel", 1, words=words, suggested=to) for id, to in new.items()),
+        ]
 
     now = categories("dog", "fox")
     rename_in_texts(now, categories("fox", "dog"))
-    assert [category.words for category in now] == ["", "", "closest to dog 0.71; unlike fox"]
+    assert [category.words for category in now][1:3] == ["", "closest to dog 0.71; unlike fox"]
+    assert [c.suggested for c in now] == ["dog", "fox", "near dog, new 1", "near fox, new 1", "new 1"]
     now = categories("fox", "dog")
-    now[2].name = "wolf"  # of a new category, which no words name
+    now[2].name = "wolf"
     rename_in_texts(now, categories("fox", "dog"))
     assert now[2].words == "closest to fox 0.71; unlike dog"
 
 
-def test_suggested_names_follow_the_known_classes() -> None:
-    def categories(first: str, second: str) -> list[Category]:
-        known = [
-            Category(id, name, "known", 1, suggested=id) for id, name in (("fox", first), ("dog", second))
-        ]
-        return [*known, *(Category(f"new-0{i}", f"new-0{i}", "novel", 1) for i in (1, 2, 3))]
-
-    now = categories("red fox", "dog")
-    for category, suggested in zip(now[2:], ("near fox, new 1", "near dog, new 1", "new 1"), strict=True):
-        category.suggested = suggested
-    rename_in_texts(now, categories("fox", "dog"))
-    told = ["red fox", "dog", "near red fox, new 1", "near dog, new 1", "new 1"]
-    assert [category.suggested for category in now] == told
-
-
-def test_a_suggested_name_is_taken_whole() -> None:
+def test_suggestions_and_notes_are_taken_whole() -> None:
     names = {"fox": "red fox", "new 1": "x", "a, new 2": "b"}
     assert renamed_suggestion("near fox, new 12", names) == "near red fox, new 12"
     assert renamed_suggestion("near a, new 2, new 3", names) == "near b, new 3"
     for other in ("", "new 1", "near foxes, new 1", "near fox", "fox, new 1"):
         assert renamed_suggestion(other, names) == other
-
-
-@pytest.mark.parametrize(
-    ("note", "now"),
-    [
-        ("the model would say a", "the model would say Hats"),
-        ("seen twice; most frames of its burst are in a", "seen twice; most frames of its burst are in Hats"),
-        ("the model would say aa", "the model would say aa"),
-        ("moved by hand", "moved by hand"),
-        ("a", "a"),
-        ("", ""),
-    ],
-)
-def test_a_note_names_a_category_as_it_is_called_now(note, now) -> None:
-    assert renamed_note(note, {"a": "Hats"}) == now
+    for start in ("the model would say ", "seen twice; most frames of its burst are in "):
+        assert renamed_note(f"{start}a", {"a": "Hats"}) == f"{start}Hats"
+    for other in ("the model would say aa", "moved by hand", "a", ""):
+        assert renamed_note(other, {"a": "Hats"}) == other
 
 
 def test_names_that_came_since_a_round_are_in_its_words_and_notes() -> None:
@@ -437,11 +394,6 @@ def test_names_that_came_since_a_round_are_in_its_words_and_notes() -> None:
     found.category("new-01").words = "closest to a 0.50"
     found.images.loc[0, "note"] = "the model would say new-01"
     now = renamed_categories(found, {"a": "Hats", "new-01": "Owls"})
-    assert (now.category("new-01").words, now.images.note[0]) == (
-        "closest to Hats 0.50",
-        "the model would say Owls",
-    )
-    assert (found.category("new-01").words, found.images.note[0]) == (
-        "closest to a 0.50",
-        "the model would say new-01",
-    )
+    texts = [(one.category("new-01").words, one.images.note[0]) for one in (now, found)]
+    assert texts[0] == ("closest to Hats 0.50", "the model would say Owls")
+    assert texts[1] == ("closest to a 0.50", "the model would say new-01")

@@ -26,7 +26,7 @@ from holotype.results.discovery import (
     weighted_sizes,
     write_features,
 )
-from holotype.utils.serialization import SchemaError, from_dict, read_json, write_parquet
+from holotype.utils.serialization import SchemaError, from_dict, read_json, to_dict, write_parquet
 from tests.discovery.made_round import made_discovery
 
 ODD = ["=cmd()", "<script>alert(1)</script>", 'a "quoted", name', "Käfer ✓"]
@@ -134,7 +134,7 @@ def test_a_file_of_another_kind_is_one_sentence(tmp_path, change, says):
     assert "\n" not in str(told.value)
 
 
-@pytest.mark.parametrize("content", ["{", "[]", "3", "{}"])
+@pytest.mark.parametrize("content", ["{", "[]", "3"])
 def test_damage_is_one_sentence(tmp_path, content):
     small().save(tmp_path)
     (tmp_path / DISCOVERY_FILE).write_text(content)
@@ -177,43 +177,30 @@ def test_numbers_that_mean_something_else_are_not_given_again() -> None:
 MADE = RunFacts(
     title="=photos", root="photos", method="rpc", k=5, seconds={"training": 1.5},
     earlier_runs=("r-1",), provenance={"backbone": {"name": "embedded", "caveat": "small"}},
-    edits=EditState(("abc",), ("d",), {"new-01": "new-02"}, ("new-03",), {"new-04": {"name": "x"}}, {"a.png": "robin"}),
+    edits=EditState(["abc"], ["d"], {"new-01": "new-02"}, ["new-03"], {"new-04": {"name": "x"}}, {"d1": "robin"}),
 )  # fmt: skip
 
 
-def test_they_come_back_as_they_were() -> None:
-    assert from_dict(RunFacts, json.loads(json.dumps(MADE.as_dict()))) == MADE
-    assert from_dict(RunFacts, json.loads(json.dumps(RunFacts().as_dict()))) == RunFacts()
-
-
-def test_the_backbone_speaks_for_itself() -> None:
-    assert MADE.backbone["caveat"] == "small"
-    assert RunFacts().backbone == {}
-
-
-@pytest.mark.parametrize("key", ["k", "root", "edits"])
-def test_a_missing_key_is_told(key: str) -> None:
-    content = MADE.as_dict()
-    del content[key]
-    with pytest.raises(SchemaError, match=f"{key} is missing"):
-        from_dict(RunFacts, content)
-
-
-def test_a_mistyped_key_is_told() -> None:
-    with pytest.raises(SchemaError, match=r"edits\.merged is 3"):
-        from_dict(RunFacts, MADE.as_dict() | {"edits": EditState().__dict__ | {"merged": 3}})
-    with pytest.raises(SchemaError, match="scores is not known"):
-        from_dict(RunFacts, MADE.as_dict() | {"scores": {"all": 1.0}})
+def test_facts_come_back_as_they_were_and_what_is_wrong_is_told() -> None:
+    for facts in (MADE, RunFacts()):
+        assert from_dict(RunFacts, json.loads(json.dumps(to_dict(facts)))) == facts
+    assert (MADE.backbone["caveat"], RunFacts().backbone) == ("small", {})
+    for change, words in (
+        ({"edits": vars(EditState()) | {"merged": 3}}, r"edits\.merged is 3"),
+        ({"scores": {"all": 1.0}}, "scores is not known"),
+    ):
+        with pytest.raises(SchemaError, match=words):
+            from_dict(RunFacts, to_dict(MADE) | change)
+    for key in ("k", "root", "edits"):
+        with pytest.raises(SchemaError, match=f"{key} is missing"):
+            from_dict(RunFacts, {name: value for name, value in to_dict(MADE).items() if name != key})
 
 
 def test_weights_are_summed_by_category() -> None:
     images = pd.DataFrame({"category_id": ["a", "b", "a", ""], "weight": [2.5, 1.0, 4.0, 9.0]})
     assert weighted_sizes(images) == {"a": 6, "b": 1}
     assert burst_counts(images, ["a", "b", "empty"])["in_collection"] == ["6", "1", "0"]
-
-
-def test_nothing_is_said_of_what_is_no_sample() -> None:
-    images = pd.DataFrame({"category_id": ["a"]})
+    images = pd.DataFrame({"category_id": ["a"]})  # no sample
     assert weighted_sizes(images) == {}
     assert "in_collection" not in burst_counts(images, ["a"])
 

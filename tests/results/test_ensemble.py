@@ -19,7 +19,6 @@ from holotype.results.ensemble import (
     category_stability,
     match_categories,
     match_partitions,
-    methods_phrase,
     rename_to_match,
     stability_summary,
     stability_text,
@@ -60,7 +59,7 @@ def test_the_numbers_of_new_categories_do_not_matter() -> None:
 def test_mistakes_of_single_trainings_are_outvoted() -> None:
     each = [shuffled(spoilt(TRUE, 25, seed), seed) for seed in range(5)]
     found = vote_consensus([training(one) for one in each], KNOWN, K)
-    named = match_partitions(np.eye(K)[found.category], TRUE, 1.0, KNOWN)
+    named = match_partitions(np.eye(K)[found.category], TRUE, np.ones(len(TRUE)), KNOWN)
     right = (rename_to_match(TRUE, named, K) == found.category).mean()
     assert right > 0.97
     assert max((rename_to_match(TRUE, named, K) == one).mean() for one in found.trainings) < right
@@ -174,14 +173,6 @@ def test_the_votes_of_all_starts_are_never_held_at_once() -> None:
     assert most < 4 * votes
 
 
-def test_names_are_the_same_by_any_counting() -> None:
-    """So that a start is left that comes to where another was; one that names a single category otherwise is not."""
-    names = [np.array(one) for one in ([0, 1, 2, 3], [0, 1, 3, 2], [0, 1, 2, 3])]
-    turned = np.array([0, 1, 3, 2])
-    assert ensemble._partition_digest([turned[one] for one in names]) == ensemble._partition_digest(names)
-    assert ensemble._partition_digest([names[0], names[0], names[2]]) != ensemble._partition_digest(names)
-
-
 @pytest.mark.parametrize("n_known", [0, KNOWN, K])
 def test_images_that_some_or_all_place_nowhere(n_known: int) -> None:
     nowhere, some = np.full(len(TRUE), -1), np.where(np.arange(len(TRUE)) < 10, -1, TRUE)
@@ -192,14 +183,6 @@ def test_images_that_some_or_all_place_nowhere(n_known: int) -> None:
     assert np.isnan(found.share).all()
 
 
-def test_an_image_that_is_placed_nowhere_stays_there() -> None:
-    unread = np.where(np.arange(len(TRUE)) == 7, -1, TRUE)
-    found = vote_consensus([training(unread), training(shuffled(unread, 1))], KNOWN, K)
-    assert found.category[7] == -1
-    assert np.isnan(found.share[7])
-    assert (np.delete(found.category, 7) >= 0).all()
-
-
 def test_a_category_that_others_have_parted_does_not_come_back() -> None:
     """Category 4 is found by two of four trainings; the others spread it over the rest."""
     gone = np.where(TRUE == 4, np.arange(len(TRUE)) % 4, TRUE)
@@ -207,14 +190,8 @@ def test_a_category_that_others_have_parted_does_not_come_back() -> None:
     assert [one.times for one in found] == [4, 4, 4, 4, 2]
     assert found[0].together == 1
     assert found[4].together == pytest.approx((1 + 1 + 0.25 + 0.25) / 4)
-
-
-def test_a_category_without_free_images_says_nothing() -> None:
-    labelled = np.where(TRUE == 0, -1, TRUE)
-    found = category_stability(labelled, np.stack([TRUE, TRUE]), K)
-    assert found[0].times == 0
-    assert np.isnan(found[0].together)
-    assert found[1].times == 2
+    labelled = category_stability(np.where(TRUE == 0, -1, TRUE), np.stack([TRUE, TRUE]), K)
+    assert (labelled[0].times, np.isnan(labelled[0].together), labelled[1].times) == (0, True, 2)
 
 
 def five_trainings() -> Discovery:
@@ -230,32 +207,18 @@ def five_trainings() -> Discovery:
     return dataclasses.replace(found, facts=facts)
 
 
-def test_a_category_says_how_often_it_comes_back() -> None:
+def test_what_comes_back_is_told() -> None:
     found = five_trainings()
-    assert (
-        stability_text(found.category("new-01"), 5)
-        == "Comes back in 5 of 5 trainings; 93 % of its unlabelled images stay together."
-    )
+    assert stability_text(found.category("new-01"), 5).startswith("Comes back in 5 of 5 trainings; 93 % of")
     assert stability_text(found.category("new-01"), 0) == ""
-
-
-def test_those_that_do_not_are_named() -> None:
-    assert stability_summary(five_trainings()) == [
-        "5 trainings vote; --seeds changes it.",
-        "Images are placed where they agree (seeds 0 to 4). The model of the one with seed 2, which agrees on "
-        "92 % of these, is kept for new images.",
-        "New categories that come back in every training: 1 of 3.",
-        "Not in more than half of them, so look twice: new-02 (2 of 5).",
-    ]
-
-
-def test_methods_that_took_turns_are_told() -> None:
-    found = five_trainings()
-    facts = dataclasses.replace(found.facts, methods=("rpc", "uno"), method="rpc")
-    assert stability_summary(dataclasses.replace(found, facts=facts))[1] == (
-        "Images are placed where they agree (seeds 0 to 4; rpc and uno in turn). The model of rpc with seed 2, "
-        "which agrees on 92 % of these, is kept for new images."
-    )
+    first, second, third, fourth = stability_summary(found)
+    assert first == "5 trainings vote; --seeds changes it."
+    assert "seeds 0 to 4). The model of the one with seed 2, which agrees on 92 %" in second
+    assert "in every training: 1 of 3." in third
+    assert fourth.endswith("look twice: new-02 (2 of 5).")
+    facts = dataclasses.replace(found.facts, methods=("rpc", "uno", "gcd"), method="rpc")
+    turns = stability_summary(dataclasses.replace(found, facts=facts))[1]
+    assert "; rpc, uno and gcd in turn). The model of rpc with seed 2" in turns
 
 
 def test_one_training_is_no_vote() -> None:
@@ -277,36 +240,8 @@ def test_a_merged_category_is_another_one() -> None:
     assert stability_text(found.category("new-03"), 5) != ""
 
 
-def test_it_is_kept_on_disk(tmp_path) -> None:
-    found = five_trainings()
-    found.save(tmp_path)
-    again = Discovery.load(tmp_path)
-    assert [(c.comes_back, c.together) for c in again.categories] == [
-        (c.comes_back, c.together) for c in found.categories
-    ]
-    assert again.facts.trainings == (0, 1, 2, 3, 4)
-    assert stability_summary(again) == stability_summary(found)
-
-
-def test_methods_in_words() -> None:
-    assert methods_phrase(("rpc", "uno")) == "rpc and uno in turn"
-    assert methods_phrase(("rpc", "uno", "gcd")) == "rpc, uno and gcd in turn"
-    assert methods_phrase(("rpc",)) == "rpc"
-
-
 def test_the_best_pairs_in_sum_are_taken() -> None:
     earlier = {"new-01": set("abcd"), "new-02": set("efgh"), "new-03": set("ij")}
     assert match_categories(earlier, {5: set("fghk"), 6: set("abcde")}) == {6: "new-01", 5: "new-02"}
     # either could be new-01, but only one of them is
     assert match_categories({"new-01": set("abcdef")}, {1: set("abcd"), 2: set("ef")}) == {1: "new-01"}
-
-
-def test_half_of_the_images_is_not_the_same() -> None:
-    assert match_categories({"new-01": set("abcd")}, {1: set("ab")}) == {}
-    assert match_categories({"new-01": set("abcd")}, {1: set("abc")}) == {1: "new-01"}
-    assert match_categories({"new-01": set("ab")}, {1: set("abcdef")}) == {}
-
-
-def test_nothing_to_match() -> None:
-    assert match_categories({}, {1: set("ab")}) == {}
-    assert match_categories({"new-01": set("ab")}, {}) == {}

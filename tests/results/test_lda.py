@@ -8,6 +8,7 @@ import pytest
 from holotype.results.lda import (
     FLOOR,
     FOLDS,
+    SHRINKAGE,
     CrossFitLDA,
     LDAStats,
     LinearHead,
@@ -69,14 +70,20 @@ def test_a_judge_scores_by_distance_to_means() -> None:
     u, category = random.normal(size=(60, 4)), np.arange(60) % 3
     weight = random.uniform(0.1, 1, 60)
     judge = LDAStats.of(u, category, weight, 4).judge()
-    inverse = judge.whiten @ judge.whiten.T
+    means = [np.average(u[category == c], axis=0, weights=weight[category == c]) for c in range(3)]
+    rest = u - np.array(means)[category]
+    scatter = (rest * weight[:, None]).T @ rest / weight.sum()
+    share = max(SHRINKAGE, 4 / 64)
+    inverse = np.linalg.inv((1 - share) * scatter + share * np.trace(scatter) / 4 * np.eye(4))
     scores = judge.scores(u)
-    for c in range(3):
-        mean = np.average(u[category == c], axis=0, weights=weight[category == c])
-        for row in range(0, 60, 7):
-            away = u[row] - mean
-            expected = np.log(weight[category == c].sum() / weight.sum()) - away @ inverse @ away / 2
-            assert scores[row, c] == pytest.approx(expected)
+    for row in range(0, 60, 7):
+        expected = [
+            np.log(weight[category == c].sum() / weight.sum())
+            - (u[row] - mean) @ inverse @ (u[row] - mean) / 2
+            for c, mean in enumerate(means)
+        ]
+        # what all categories share does not count
+        assert scores[row, :3] - scores[row, 0] == pytest.approx(np.array(expected) - expected[0])
     assert np.isneginf(scores[:, 3]).all()  # it has seen nothing of it
 
 
@@ -95,7 +102,7 @@ def test_the_judge_of_a_fold_is_the_one_that_the_other_folds_teach() -> None:
         rows = opinion.fold != f
         alone = LDAStats.of(u[rows], category[rows], weight[rows], K + 1).judge()
         np.testing.assert_allclose(judge.scores(u), alone.scores(u), rtol=1e-6, atol=1e-6)
-    assert np.isneginf(opinion.judges[opinion.fold[7]].size[K])
+    assert np.isneginf(opinion.judges[opinion.fold[7]].offset[K])
 
 
 def test_labels_are_enough_from_twenty_on() -> None:

@@ -7,7 +7,7 @@ it returns. `apply_plan` writes to the run folder what was planned. Nothing is t
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Mapping, Set
 from dataclasses import dataclass, field, fields
 from datetime import UTC, datetime
 from functools import cached_property
@@ -120,12 +120,12 @@ def round_inputs(folder: Path, number: int) -> Constraints:
     return config.given if config else Constraints()
 
 
-def stated_groups(table: Table, digests: Sequence[str]) -> str:
+def stated_groups(table: Table, images: Collection) -> str:
     """A digest of which images people have put into groups, "" where there are none; whatever the groups and the files
-    are called. digests: (N,) of the contents of the images."""
+    are called."""
     frames: dict[str, list[str]] = {}
-    for name, digest in zip(() if table.group is None else table.group, digests, strict=False):
-        frames.setdefault(name, []).append(digest)
+    for name, key in zip(() if table.group is None else table.group, images.keys, strict=False):
+        frames.setdefault(name, []).append(key)
     groups = sorted(sorted(group) for name, group in frames.items() if name and len(group) > 1)
     return hashlib.sha256(repr(groups).encode()).hexdigest()[:16] if groups else ""
 
@@ -336,18 +336,17 @@ def plan_round(
     now = with_labels(now, table.label, means=labels.means, spoken=labels.spoken, aliases=aliases)
     compare_labels(difference, before, now)
     said, history = history.given.of_repaired(now), history.of_today(now)
-    digests = [entry.digest for entry in now.images.values()]
     inputs = RoundConfig.of(
         config,
         table.name,
-        groups="" if config.bursts == NO else stated_groups(table, digests),
+        groups="" if config.bursts == NO else stated_groups(table, now),
         seeds=choose_seeds(folder, config, len(table)),
         labels=history.given.labels,
         rejected=sorted(history.given.rejected),
     )
     then = read_round_config(round_folder(folder, last))
     settings = inputs.others(then) if then else []
-    has_new_edits = round_inputs(folder, last).differs(history.given, now)
+    has_new_edits = then is not None and then.given.differs(history.given, now)
     changes = [f"The images are in {now.root} now."] if before.root != now.root else []
     changes += [f"Since round {last}: {difference.words}."] if difference.words else []
     changes += [*_repaired(difference, now, history.given), *_class_names(labels.names)]
@@ -355,19 +354,9 @@ def plan_round(
     changes += [f"Settings that differ from round {last}: {', '.join(settings)}."] if settings else []
     if has_new_edits and not difference.trains:
         changes.append(f"There are edits that round {last} did not have.")
+    trains = not last or difference.trains or bool(settings) or has_new_edits
     return RoundPlan(
-        folder,
-        config,
-        table,
-        now,
-        inputs,
-        history,
-        last,
-        difference,
-        edits=new,
-        changes=changes if last else [],
-        trains=not last or difference.trains or bool(settings) or has_new_edits,
-        edits_line=edits_line,
+        folder, config, table, now, inputs, history, last, difference, new, changes, trains, edits_line
     )
 
 

@@ -41,6 +41,8 @@ SAME_SHARE = 0.5
 """Images that two categories must share (of those in either) to be called the same."""
 CONSENSUS_ROUNDS = 10
 """Of matching and voting from one start, at most; two or three are mostly enough."""
+MATCH_CHUNK = 1024
+"""Images whose votes are weighed together: all votes are never copied at once."""
 MIN_MATCH = 1e-6
 """Weight of a vote without any certainty: it still decides between nothing and something."""
 
@@ -174,8 +176,8 @@ def match_partitions(votes: np.ndarray, category: np.ndarray, weight: np.ndarray
     category: (N,), -1 = placed nowhere. weight: (N,) how much each image counts.
     """
     together, rows = np.zeros((votes.shape[1],) * 2), np.flatnonzero(category >= 0)
-    for first in range(0, len(rows), LDA_CHUNK):
-        part = rows[first : first + LDA_CHUNK]
+    for first in range(0, len(rows), MATCH_CHUNK):
+        part = rows[first : first + MATCH_CHUNK]
         np.add.at(together, category[part], votes[part] * weight[part, None])
     return _pair(together, n_known)
 
