@@ -34,7 +34,8 @@ import torch
 
 from harness import command, facts, one_sentence, read_record, write_record
 from holotype.clustering.class_size import COVERAGE
-from holotype.clustering.estimate_k import estimate_adaptive, estimate_by_curve, pick_k
+from holotype.clustering.estimate_k import estimate_adaptive, pick_k
+from holotype.clustering.k_curve import CountProblem, estimate_by_curve
 from holotype.data.table import Table
 from holotype.errors import InputError
 from holotype.runs.resolve import resolve
@@ -145,7 +146,7 @@ def estimate(features: np.ndarray, problem: Problem, curve: bool) -> dict[str, A
     """One line of the record. curve: also what the labelled accuracy of k-means says, which takes long."""
     x, label = torch.from_numpy(features[problem.rows]), torch.from_numpy(problem.label)
     started = time.monotonic()
-    found = estimate_adaptive(x, label, problem.known)
+    found = estimate_adaptive(CountProblem(x, label, problem.known))
     line = {
         "name": problem.name,
         "images": len(x),
@@ -160,7 +161,7 @@ def estimate(features: np.ndarray, problem: Problem, curve: bool) -> dict[str, A
         "high": found.high,
     }
     if curve:
-        of_curve = estimate_by_curve(x, label, problem.known)
+        of_curve = estimate_by_curve(CountProblem(x, label, problem.known))
         line |= {"curve": of_curve.best, "curve_low": of_curve.low, "curve_high": of_curve.high}
     return line
 

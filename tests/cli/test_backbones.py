@@ -47,16 +47,16 @@ def test_bad_input(holotype) -> None:
 
 
 def test_fetch_says_what_was_written_and_how_to_use_it(holotype, monkeypatch, tmp_path) -> None:
-    from holotype.models import hub
+    from holotype.models import backbone
 
     tags = {"timm": "vit_x.y", "image_size": "224", "license": "dinov3-license", "source": "vit_x.y"}
     asked = []
 
     def fake(name, folder):
         asked.append((name, folder))
-        return hub.DownloadedBackbone(folder / "vit_x.y.safetensors", 2_000_000, tags)
+        return backbone.DownloadedBackbone(folder / "vit_x.y.safetensors", 2_000_000, tags)
 
-    monkeypatch.setattr(hub, "download_backbone", fake)
+    monkeypatch.setattr(backbone, "download_backbone", fake)
     done = holotype("backbones", "fetch", "vit_x.y", "--to", tmp_path)
     assert (done.code, asked) == (0, [("vit_x.y", tmp_path)])
     assert "DINOv3 licence" in done.out

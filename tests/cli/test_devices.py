@@ -71,4 +71,4 @@ def test_a_number_of_devices_that_the_launcher_contradicts_is_refused(
     monkeypatch.setenv("WORLD_SIZE", "2")
     refused = holotype("train", "rpc", squares_folder / "squares.csv", *tiny_flags, "--devices", "3")
     assert refused.code == 2
-    assert "--devices 3 contradicts the launcher, which started 2 processes" in refused.err
+    assert "--devices 3 contradicts the launcher's 2 processes" in refused.err

@@ -122,7 +122,7 @@ def test_a_dry_run_refuses_what_a_discovery_would(holotype, squares, squares_fol
     outcome = holotype("discover", squares, "--dry-run", "--device", "cpu")
     assert outcome.code == 2
     assert "No labelled image of red can be read" in outcome.out
-    assert outcome.err == "Only one known class ('green') has usable images in squares; label at least two.\n"
+    assert outcome.err == "Only one known class ('green') has usable images in squares; label two.\n"
     for words, said in (
         (("--k", "1"), "--k 1 is smaller than the 2 known classes"),
         (("--method", "magic"), "There is no method"),

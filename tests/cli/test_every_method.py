@@ -13,7 +13,7 @@ import torch
 from holotype.cli import main
 from holotype.discovery.estimator import Discoverer
 from holotype.discovery.training_plan import CHEAP_PRESETS
-from holotype.export.onnx import TRACED_BATCH, ExportResult, parity_sample
+from holotype.export.onnx import TRACED_BATCH, OnnxModel, parity_sample
 from holotype.methods import METHODS
 from holotype.runs.model_io import load_model
 from tests.conftest import EACH
@@ -84,7 +84,7 @@ def test_its_model_is_one_graph_from_pixels_to_logits(benched, name) -> None:
     expected, size = parity_sample(trained, 5, 0), trained.backbone.image_size
     example = torch.zeros(TRACED_BATCH, 3, size, size, dtype=torch.uint8)
     batch = torch.export.Dim("batch", min=1)
-    model = ExportResult(trained).eval()
+    model = OnnxModel(trained).eval()
     graph = torch.export.export(model, (example,), dynamic_shapes=({0: batch},), strict=False).module()
     features, logits = graph(torch.from_numpy(expected.images))
     np.testing.assert_allclose(features.detach().numpy(), expected.features, atol=1e-3)

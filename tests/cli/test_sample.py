@@ -67,7 +67,7 @@ def test_more_than_there_are(holotype, embeddings: Path, tmp_path: Path) -> None
         (["--n", "many"], "--n must be"),
         (["--n", "50", "--cells", "51"], "--cells 51 does not fit"),
         (["--n", "2"], "3 images are labelled"),
-        (["--out", "sample.csv"], "written as .parquet"),
+        (["--out", "sample.csv"], "end in .parquet"),
         (["--labels", "absent.csv"], "absent.csv does not exist"),
         (["--labels", "wrong.csv"], "are not among the embeddings"),
         (["--labels", "wrong.csv", "--no-labels"], "contradict each other"),

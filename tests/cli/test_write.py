@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 
 from export.made_results import edit, made_run, paths
-from holotype.cli.write import folders_text
-from holotype.export.folders import SortResult
+from holotype.export.folders import FoldersResult
 from holotype.results.discovery import Discovery
 
 FORMS = {"--folders": "sorted", "--labels": "labels.csv", "--coco": "coco.json", "--camtrap-dp": "dp"}
@@ -138,4 +137,6 @@ def test_images_inside_a_container(holotype, tiny_flags, tmp_path) -> None:
 
 
 def test_one_image_is_told_as_one() -> None:
-    assert folders_text(SortResult(images=1, folders=1), "sorted").startswith("1 image in 1 folder: sorted")
+    assert (
+        FoldersResult(images=1, folders=1).summary(Path("sorted")).startswith("1 image in 1 folder: sorted")
+    )

@@ -33,10 +33,8 @@ def released(case: str, weight: str = "edge_w") -> dict[tuple[int, int], float]:
 
 def ours(case: str, rule: str = "none", label: np.ndarray | None = None):
     x = torch.from_numpy(golden(case, "features_raw"))
-    label = np.full(len(x), -1) if label is None else label
-    return neighbour_graph(
-        x, torch.from_numpy(label), int(golden(case, "k1")), float(golden(case, "min_sim")), rule
-    )
+    label = torch.from_numpy(np.full(len(x), -1) if label is None else label)
+    return neighbour_graph(x, label, int(golden(case, "k1")), float(golden(case, "min_sim")), rule)
 
 
 def labels() -> np.ndarray:
@@ -74,6 +72,7 @@ def test_labelled_edges_equal_the_intended_rule():
 
 
 def test_only_labelled_pairs_of_one_class_weigh_more_and_as_much_as_the_best():
+    """The edges are a function of the features and of the labels that are given; -1 is no class of its own."""
     label = labels()
     plain, raised = edges(ours("labelled_edges")), edges(ours("labelled_edges", "labelled", label))
     for (i, j), weight in raised.items():
@@ -81,25 +80,7 @@ def test_only_labelled_pairs_of_one_class_weigh_more_and_as_much_as_the_best():
             assert weight == max(w for (a, _), w in plain.items() if a == i)
         else:
             assert weight == plain[i, j]
-
-
-def test_labelled_images_of_two_classes_have_no_edge():
-    label = labels()
-    at = np.flatnonzero(label >= 0)
-    label[at] = np.arange(len(at)) % 2  # neighbours now disagree
-    plain, cut = edges(ours("labelled_edges")), edges(ours("labelled_edges", "labelled", label))
-    gone = plain.keys() - cut.keys()
-    assert gone == {(i, j) for i, j in plain if min(label[i], label[j]) >= 0 and label[i] != label[j]}
-    assert gone
-
-
-def test_no_edge_knows_the_class_of_an_unlabelled_image():
-    """The edges are a function of the features and of the labels that are given; -1 is no class of its own."""
-    label = labels()
-    graph = edges(ours("labelled_edges", "labelled", label))
-    unlabelled = label < 0
-    plain = edges(ours("labelled_edges"))
-    assert all(graph[i, j] == plain[i, j] for i, j in plain if unlabelled[i] or unlabelled[j])
+    assert all(raised[i, j] == plain[i, j] for i, j in plain if min(label[i], label[j]) < 0)
 
 
 def test_neighbours_are_exact_in_parts_and_never_oneself(monkeypatch):

@@ -22,14 +22,13 @@ class Bucket:
     def __init__(self, port: int) -> None:
         import boto3
 
+        keys = {
+            "aws_access_key_id": "testing",
+            "aws_secret_access_key": "testing",
+            "region_name": "us-east-1",
+        }
         self.port = port
-        self.client: Any = boto3.client(
-            "s3",
-            endpoint_url=f"http://127.0.0.1:{port}",
-            aws_access_key_id="testing",
-            aws_secret_access_key="testing",
-            region_name="us-east-1",
-        )
+        self.client: Any = boto3.client("s3", endpoint_url=f"http://127.0.0.1:{port}", **keys)
         self.client.create_bucket(Bucket="bucket")
 
     def put(self, key: str, content: bytes) -> None:
@@ -51,9 +50,7 @@ def only_here(monkeypatch: pytest.MonkeyPatch) -> None:
 
     def checked(address: str) -> dict[str, Any]:
         told = original(address)
-        assert str(told.get("endpoint_override", "")).startswith("127.0.0.1:"), (
-            "a test must not leave this machine"
-        )
+        assert str(told.get("endpoint_override", "")).startswith("127.0.0.1:"), "stay on this machine"
         return told
 
     monkeypatch.setattr(storage, "s3_settings", checked)
@@ -76,8 +73,7 @@ def s3_port() -> Iterator[int]:
 @pytest.fixture
 def bucket(s3_port: int, monkeypatch: pytest.MonkeyPatch) -> Bucket:
     """An empty bucket."""
-    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
-    for name, value in KEYS.items():
+    for name, value in {**KEYS, "AWS_EC2_METADATA_DISABLED": "true"}.items():
         monkeypatch.setenv(name, value)
     with urlopen(Request(f"http://127.0.0.1:{s3_port}/moto-api/reset", method="POST"), timeout=10):
         pass  # what it held for another test

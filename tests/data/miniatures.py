@@ -17,30 +17,31 @@ def picture(file: Path) -> None:
     Image.new("RGB", (5, 4), (10, 20, 30)).save(file)
 
 
-def cub(root: Path) -> ClassSplit:
-    """Six images whose order is not sorted; image 3 and 6 are test images."""
-    base = root / "CUB_200_2011"
-    classes = ["001.Black_footed_Albatross", "002.Laysan_Albatross", "003.Sooty_Albatross"]
-    images = [
-        (1, "001.Black_footed_Albatross/Black_Footed_Albatross_0046_18.jpg", 1, 1),
-        (2, "001.Black_footed_Albatross/Black_Footed_Albatross_0009_34.jpg", 1, 1),
-        (3, "002.Laysan_Albatross/Laysan_Albatross_0002_1027.jpg", 2, 0),
-        (4, "002.Laysan_Albatross/Laysan_Albatross_0001_545.jpg", 2, 1),
-        (5, "003.Sooty_Albatross/Sooty_Albatross_0048_1130.jpg", 3, 1),
-        (6, "003.Sooty_Albatross/Sooty_Albatross_0040_796375.jpg", 3, 0),
-    ]
-    for _, file, _, _ in images:
-        picture(base / "images" / file)
-    write(base / "classes.txt", [f"{i + 1} {name}" for i, name in enumerate(classes)])
-    write(base / "images.txt", [f"{i} {file}" for i, file, _, _ in images])
-    write(base / "image_class_labels.txt", [f"{i} {c}" for i, _, c, _ in images])
-    write(base / "train_test_split.txt", [f"{i} {t}" for i, _, _, t in images])
-    return ClassSplit(known=(2, 0), novel=(1,))
-
-
 def write(file: Path, lines: list[str]) -> None:
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_text("\n".join(lines) + "\n", encoding="utf-8")
+
+
+CUB_IMAGES = [
+    ("001.Black_footed_Albatross/Black_Footed_Albatross_0046_18.jpg", 1, 1),
+    ("001.Black_footed_Albatross/Black_Footed_Albatross_0009_34.jpg", 1, 1),
+    ("002.Laysan_Albatross/Laysan_Albatross_0002_1027.jpg", 2, 0),
+    ("002.Laysan_Albatross/Laysan_Albatross_0001_545.jpg", 2, 1),
+    ("003.Sooty_Albatross/Sooty_Albatross_0048_1130.jpg", 3, 1),
+    ("003.Sooty_Albatross/Sooty_Albatross_0040_796375.jpg", 3, 0),
+]
+"""File, class and whether it is a training image; not in the order of their names."""
+
+
+def cub(root: Path) -> ClassSplit:
+    base = root / "CUB_200_2011"
+    for file, _, _ in CUB_IMAGES:
+        picture(base / "images" / file)
+    classes = dict.fromkeys(file.partition("/")[0] for file, _, _ in CUB_IMAGES)
+    write(base / "classes.txt", [f"{i} {name}" for i, name in enumerate(classes, start=1)])
+    for name, column in (("images", 0), ("image_class_labels", 1), ("train_test_split", 2)):
+        write(base / f"{name}.txt", [f"{i} {image[column]}" for i, image in enumerate(CUB_IMAGES, start=1)])
+    return ClassSplit(known=(2, 0), novel=(1,))
 
 
 def annotations(file: Path, rows: list[tuple[str, int]]) -> None:
@@ -112,18 +113,11 @@ def cifar100_200(root: Path) -> ClassSplit:
 CIFAR_CLASSES = ("airplane", "automobile", "bird")
 
 
-def cifar_pixels(seed: int, n: int = 3) -> np.ndarray:
-    """(n, 3072) planes as CIFAR stores them."""
-    return np.random.default_rng(seed).integers(0, 256, (n, 3072), dtype=np.uint8)
-
-
 def cifar10_binary(root: Path) -> ClassSplit:
     base = root / "cifar-10-batches-bin"
     write(base / "batches.meta.txt", [*CIFAR_CLASSES, ""])
-    for seed, name in enumerate(
-        ["data_batch_1", "data_batch_2", "data_batch_3", "data_batch_4", "data_batch_5"]
-    ):
-        binary(base / f"{name}.bin", seed, [(2,), (0,), (1,)])
+    for seed in range(5):
+        binary(base / f"data_batch_{seed + 1}.bin", seed, [(2,), (0,), (1,)])
     binary(base / "test_batch.bin", 9, [(1,), (1,), (2,)])
     return ClassSplit(known=(0, 1), novel=(2,))
 
@@ -137,28 +131,28 @@ def cifar100_binary(root: Path) -> ClassSplit:
 
 
 def binary(file: Path, seed: int, labels: list[tuple[int, ...]]) -> None:
-    records = [bytes(label) + row.tobytes() for label, row in zip(labels, cifar_pixels(seed), strict=True)]
+    pixels = np.random.default_rng(seed).integers(0, 256, (len(labels), 3072), dtype=np.uint8)
+    records = [bytes(label) + row.tobytes() for label, row in zip(labels, pixels, strict=True)]
     file.write_bytes(b"".join(records))
 
 
 MINIATURES = {
-    "cub": ("cub", cub),
-    "scars": ("scars", scars),
-    "aircraft": ("aircraft", aircraft),
-    "imagenet100": ("imagenet100", imagenet100),
-    "herbarium19": ("herbarium19", herbarium19),
-    "cifar100-200": ("cifar100-200", cifar100_200),
-    "scars-8137": ("scars-8137", scars),
-    "cifar10, binary": ("cifar10", cifar10_binary),
-    "cifar100, binary": ("cifar100", cifar100_binary),
+    "cub": cub,
+    "scars": scars,
+    "aircraft": aircraft,
+    "imagenet100": imagenet100,
+    "herbarium19": herbarium19,
+    "cifar100-200": cifar100_200,
+    "scars-8137": scars,
+    "cifar10": cifar10_binary,
+    "cifar100": cifar100_binary,
 }
-"""Case -> benchmark, and the function that writes it and returns a split that fits it."""
+"""Benchmark -> the function that writes it and returns a split that fits it."""
 
 
-def mini(case: str, root: Path) -> tuple[Benchmark, ClassSplit]:
+def mini(name: str, root: Path) -> tuple[Benchmark, ClassSplit]:
     """A small copy in `root`, read."""
-    name, build = MINIATURES[case]
-    split = build(root)
+    split = MINIATURES[name](root)
     return load_benchmark(name, root, split=split), split
 
 

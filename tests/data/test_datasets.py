@@ -1,16 +1,16 @@
-"""Each loader reads its official layout in the official order, and says which file it misses."""
+"""Each loader reads its official layout in its order, and says which file it misses; the GCD split; samplers."""
 
 from __future__ import annotations
 
-import dataclasses
 import hashlib
+import json
 import os
-import re
 import shutil
 from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy.io import savemat
@@ -26,127 +26,100 @@ from holotype.data.datasets.registry import (
 )
 from holotype.data.decode import read_image
 from holotype.data.gcd_split import gcd_split, held_out
+from holotype.data.samplers import balanced_rows, keyed_generator, uniform_rows
 from holotype.data.table import Table
 from holotype.errors import InputError
 
 from . import miniatures
 from .miniatures import MINIATURES, mini, rows
 
-PARITY = Path(__file__).parents[1] / "parity"
+GOLDEN = np.load(Path(__file__).parents[1] / "parity" / "splits.npz")
+BY_FOLDER = ("imagenet100", "cifar100-200", "herbarium19")
+
+# -- every layout -----------------------------------------------------------------------------------------
 
 
-# every layout
-
-
-@pytest.mark.parametrize("case", MINIATURES)
-def test_every_layout_gives_a_complete_benchmark(case: str, tmp_path: Path) -> None:
-    benchmark, split = mini(case, tmp_path)
-    assert len(benchmark.known) == len(split.known)
-    assert len(benchmark.novel) == len(split.novel)
+@pytest.mark.parametrize("name", MINIATURES)
+def test_every_layout_gives_a_complete_benchmark(name: str, tmp_path: Path) -> None:
+    root = tmp_path / "sets #1"  # a hash in its name means nothing
+    benchmark, split = mini(name, root)
+    assert (len(benchmark.known), len(benchmark.novel)) == (len(split.known), len(split.novel))
     assert not set(benchmark.known) & set(benchmark.novel)
-    tables = [t for t in (benchmark.train, benchmark.test) if t is not None]
-    for table in tables:
+    for table in filter(None, (benchmark.train, benchmark.test)):
         assert set(table.label) <= set(benchmark.known + benchmark.novel)
         assert table.labelled.all()
-        for path in table.path:
-            assert read_image(path)[0].size in ((5, 4), (32, 32))
-    assert (benchmark.test is None) == (benchmark.name == "cifar100-200")
+        assert all(read_image(path)[0].size in ((5, 4), (32, 32)) for path in table.path)
+    assert (benchmark.test is None) == (name == "cifar100-200")
+    assert check_benchmark(name, root, split=split).ok
+    itself = load_benchmark(name, benchmark.train.root, split=split)  # the folder itself or the one above
+    assert itself.train.fingerprint() == benchmark.train.fingerprint()
+    with pytest.raises(InputError, match=r"classes were found|is missing"):
+        load_benchmark(name, root)  # a miniature is not taken for the benchmark
 
 
-@pytest.mark.parametrize("case", MINIATURES)
-def test_the_folder_itself_or_the_one_above(case: str, tmp_path: Path) -> None:
-    above, split = mini(case, tmp_path / "data")
-    itself = load_benchmark(above.name, above.train.root, split=split)
-    assert itself.train.fingerprint() == above.train.fingerprint()
-
-
-@pytest.mark.parametrize("root", ["sets #1", "a#b", "train#3"])
-@pytest.mark.parametrize("case", MINIATURES)
-def test_a_root_with_a_hash_in_its_name(case: str, root: str, tmp_path: Path) -> None:
-    benchmark, split = mini(case, tmp_path / root)
-    assert all(read_image(path)[0].size in ((5, 4), (32, 32)) for path in benchmark.train.path)
-    assert check_benchmark(benchmark.name, tmp_path / root, split=split).ok
-
-
-@pytest.mark.parametrize("case", MINIATURES)
-def test_a_missing_training_file_is_named(case: str, tmp_path: Path) -> None:
-    benchmark, split = mini(case, tmp_path)
+@pytest.mark.parametrize("name", MINIATURES)
+def test_a_missing_training_file_is_named(name: str, tmp_path: Path) -> None:
+    benchmark, split = mini(name, tmp_path)
     # where folders are the list a lost file leaves no trace, so a class folder goes
-    by_folder = benchmark.name in ("imagenet100", "cifar100-200", "herbarium19")
     last = Path(benchmark.train.path[-1].partition("#")[0])
-    lost = last.parent if by_folder else last
-    shutil.rmtree(lost) if by_folder else lost.unlink()
-    message = "classes were found" if benchmark.name in ("cifar100-200", "herbarium19") else lost.name
+    lost = last.parent if name in BY_FOLDER else last
+    shutil.rmtree(lost) if name in BY_FOLDER else lost.unlink()
+    message = "classes were found" if name in ("cifar100-200", "herbarium19") else lost.name
     with pytest.raises(InputError, match=message) as caught:
-        load_benchmark(benchmark.name, tmp_path, split=split)
-    assert message != lost.name or read_dataset_info(benchmark.name).origin in str(caught.value)
-    report = check_benchmark(benchmark.name, tmp_path, split=split)
+        load_benchmark(name, tmp_path, split=split)
+    assert message != lost.name or read_dataset_info(name).origin in str(caught.value)
+    report = check_benchmark(name, tmp_path, split=split)
     assert not report.ok
     assert message in str(report)
 
 
 @pytest.mark.parametrize("name", [n for n in LAYOUTS if n != "fashion-sample"])
 def test_an_empty_folder_says_what_is_expected(name: str, tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="is missing; the data come from") as caught:
+    with pytest.raises(InputError, match="; the data come from") as caught:
         load_benchmark(name, tmp_path)
     assert str(tmp_path) in str(caught.value)
+    if name.startswith("cifar1") and name != "cifar100-200":
+        assert f"{name.replace('cifar', 'cifar-')}-binary.tar.gz" in str(caught.value)
     assert not check_benchmark(name, tmp_path).ok
 
 
-@pytest.mark.parametrize("case", MINIATURES)
-def test_a_miniature_is_not_taken_for_the_benchmark(case: str, tmp_path: Path) -> None:
-    name, build = MINIATURES[case]
-    build(tmp_path)
-    with pytest.raises(InputError, match=r"classes were found|is missing"):
-        load_benchmark(name, tmp_path)
-
-
-@pytest.mark.parametrize("case", ["cub", "scars", "aircraft"])
-def test_test_images_may_be_absent_but_not_in_part(case: str, tmp_path: Path) -> None:
-    benchmark, split = mini(case, tmp_path)
+@pytest.mark.parametrize("name", ["cub", "scars", "aircraft"])
+def test_test_images_may_be_absent_but_not_in_part(name: str, tmp_path: Path) -> None:
+    benchmark, split = mini(name, tmp_path)
+    report = check_benchmark(name, tmp_path, split=split)
+    assert (report.found, report.missing) == (
+        ("3 classes", "4 of 4 training images", "2 of 2 test images"),
+        (),
+    )
+    assert "ready" in str(report)
+    assert report.origin in str(report)
     assert benchmark.test is not None
     first, *others = benchmark.test.path
     os.remove(first)
     with pytest.raises(InputError, match=rf"{os.path.basename(first)} is missing, with 1 of 2 test images"):
-        load_benchmark(benchmark.name, tmp_path, split=split)
+        load_benchmark(name, tmp_path, split=split)
     for path in others:
         os.remove(path)
-    assert load_benchmark(benchmark.name, tmp_path, split=split).test is None
-    report = check_benchmark(benchmark.name, tmp_path, split=split)
+    assert load_benchmark(name, tmp_path, split=split).test is None
+    report = check_benchmark(name, tmp_path, split=split)
     assert report.ok
     assert "test images: all 2" in str(report)
 
 
 def test_names_and_roots_are_checked(tmp_path: Path) -> None:
-    with pytest.raises(
-        InputError, match=r"no benchmark called 'cubs' \(did you mean cub\?\); there are cub, scars"
-    ):
-        load_benchmark("cubs", tmp_path)
-    with pytest.raises(InputError, match="give the folder"):
-        load_benchmark("cub")
-    with pytest.raises(InputError, match="does not exist"):
-        load_benchmark("cub", tmp_path / "absent")
-    with pytest.raises(InputError, match="no benchmark called"):
-        check_benchmark("cubs", tmp_path)
-
-
-def test_report_for_a_complete_set(tmp_path: Path) -> None:
-    split = miniatures.cub(tmp_path)
-    report = check_benchmark("cub", tmp_path, split=split)
-    assert report.ok
-    assert report.missing == ()
-    assert report.found == ("3 classes", "4 of 4 training images", "2 of 2 test images")
-    assert "ready" in str(report)
-    assert report.origin in str(report)
-
-
-# the embedded sample and the packaged splits
+    for check in (load_benchmark, check_benchmark):
+        with pytest.raises(
+            InputError, match=r"no benchmark called 'cubs' \(did you mean cub\?\); there are cub, scars"
+        ):
+            check("cubs", tmp_path)
+        for root in (None, tmp_path / "absent"):
+            with pytest.raises(InputError, match="give the folder"):
+                check("cub", root)
 
 
 def test_the_sample_needs_nothing() -> None:
     benchmark = load_benchmark("fashion-sample")
-    assert len(benchmark.train) == 1000
-    assert benchmark.test is None
+    assert (len(benchmark.train), benchmark.test) == (1000, None)
     assert benchmark.known == ("T-shirt", "Trouser", "Pullover", "Dress", "Coat")
     assert benchmark.novel == ("Sandal", "Shirt", "Sneaker", "Bag", "Ankle boot")
     assert np.bincount(benchmark.train.target).tolist() == [100] * 10
@@ -157,42 +130,32 @@ def test_the_sample_needs_nothing() -> None:
     assert gcd_split(benchmark).fingerprint().startswith("7053323a5a8da8ea")
 
 
-SIZES = {
-    "cub": (100, 100),
-    "scars": (98, 98),
-    "aircraft": (50, 50),
-    "cifar10": (5, 5),
-    "cifar100": (80, 20),
-    "imagenet100": (50, 50),
-    "herbarium19": (341, 342),
-    "cifar100-200": (80, 20),
-    "scars-8137": (98, 98),
-    "fashion-sample": (5, 5),
-}
-
-
-@pytest.mark.parametrize("name", BENCHMARKS)
-def test_packaged_splits_part_all_classes(name: str) -> None:
-    facts = read_dataset_info(name)
-    assert (len(facts.split.known), len(facts.split.novel)) == SIZES[name]
-    assert sorted(facts.split.known + facts.split.novel) == list(range(facts.classes))
+def test_packaged_splits_part_all_classes() -> None:
+    sizes = {}
+    for name in BENCHMARKS:
+        facts = read_dataset_info(name)
+        sizes[name] = (len(facts.split.known), len(facts.split.novel))
+        assert sorted(facts.split.known + facts.split.novel) == list(range(facts.classes))
+    expected = {
+        "cub": (100, 100),
+        "scars": (98, 98),
+        "aircraft": (50, 50),
+        "cifar10": (5, 5),
+        "cifar100": (80, 20),
+    }
+    expected |= {"imagenet100": (50, 50), "herbarium19": (341, 342), "cifar100-200": (80, 20)}
+    assert sizes == expected | {"scars-8137": (98, 98), "fashion-sample": (5, 5)}
 
 
 def test_imagenet100_is_the_draw_of_the_reference_code() -> None:
-    import json
-
-    import holotype.data
-
-    file = Path(holotype.data.__file__).parent / "datasets" / "splits" / "imagenet100.json"
-    packaged = json.loads(file.read_text())
+    packaged = json.loads((registry.HERE / "splits" / "imagenet100.json").read_text())
     drawn = np.sort(np.random.RandomState(0).choice(1000, size=100, replace=False))
-    assert packaged["imagenet_index"] == drawn.tolist()
-    assert packaged["imagenet_index"] == np.load(PARITY / "splits.npz")["imagenet100.classes"].tolist()
+    assert packaged["imagenet_index"] == drawn.tolist() == GOLDEN["imagenet100.classes"].tolist()
     assert len(set(packaged["folders"])) == len(set(packaged["names"])) == 100
     assert packaged["folders"] == sorted(packaged["folders"])
 
 
-# Stanford Cars, whole and in part
+# -- Stanford Cars, whole and in part ---------------------------------------------------------------------
 
 
 def cars_of(root: Path, n_known: int, n_novel: int) -> None:
@@ -200,11 +163,11 @@ def cars_of(root: Path, n_known: int, n_novel: int) -> None:
     split = read_dataset_info("scars").split
     classes = [split.known[i % 98] for i in range(n_known)] + [split.novel[i % 98] for i in range(n_novel)]
     images = [(f"{i:06d}.jpg", label + 1) for i, label in enumerate(classes)]
-    for folder in ("cars_train", "devkit"):
-        (root / "stanford_cars" / folder).mkdir(parents=True, exist_ok=True)
+    train, devkit = root / "stanford_cars" / "cars_train", root / "stanford_cars" / "devkit"
+    train.mkdir(parents=True)
+    devkit.mkdir()
     for name, _ in images:
-        (root / "stanford_cars" / "cars_train" / name).touch()
-    devkit = root / "stanford_cars" / "devkit"
+        (train / name).touch()
     names = np.array([[f"car {i}" for i in range(196)]], dtype=object)
     savemat(devkit / "cars_meta.mat", {"class_names": names})
     miniatures.annotations(devkit / "cars_train_annos.mat", images)
@@ -213,40 +176,121 @@ def cars_of(root: Path, n_known: int, n_novel: int) -> None:
 def test_scars_8137_has_the_counts_of_the_protocol_and_is_not_taken_for_scars(tmp_path: Path) -> None:
     cars_of(tmp_path, 3999, 4138)
     benchmark = load_benchmark("scars-8137", tmp_path)
-    assert (benchmark.name, len(benchmark.known), len(benchmark.novel)) == ("scars-8137", 98, 98)
-    assert benchmark.known == load_split_names("scars", "known")
-    assert benchmark.test is None
+    assert (benchmark.name, len(benchmark.novel), benchmark.test) == ("scars-8137", 98, None)
+    assert benchmark.known == tuple(f"car {i}" for i in read_dataset_info("scars").split.known)
     names = [name for name, _ in rows(benchmark.train)]
     assert names == sorted(names)
     table = gcd_split(benchmark)
     old = np.isin(table.truth, benchmark.known) & ~table.labelled
-    assert (len(table), table.labelled.sum(), old.sum()) == (8137, 1999, 2000)
-    assert (~table.labelled).sum() == 6138
-    with pytest.raises(InputError, match=r"scars: 8,137 training images are listed .* data set has 8,144"):
+    assert (len(table), table.labelled.sum(), old.sum(), (~table.labelled).sum()) == (8137, 1999, 2000, 6138)
+    with pytest.raises(
+        InputError, match=r"scars: 8,137 training images are listed .* the data set has 8,144"
+    ):
         load_benchmark("scars", tmp_path)
 
 
-def load_split_names(name: str, part: str) -> tuple[str, ...]:
-    return tuple(f"car {i}" for i in getattr(read_dataset_info(name).split, part))
+# -- each layout ------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("name", "listed"), [("scars", 6), ("scars", 8), ("scars-8137", 6), ("scars-8137", 8)]
-)
-def test_cars_of_another_number_are_refused(name: str, listed: int, tmp_path: Path, monkeypatch) -> None:
-    """Were the data set of seven images: one less and one more are another data set."""
-    facts = read_dataset_info(name)
-    assert facts.train == {"scars": 8144, "scars-8137": 8137}[name]
-    monkeypatch.setattr(registry, "read_dataset_info", lambda _: dataclasses.replace(facts, train=7))
-    cars_of(tmp_path / "whole", 4, 3)
-    assert len(load_benchmark(name, tmp_path / "whole").train) == 7
-    cars_of(tmp_path / "other", 4, listed - 4)
-    with pytest.raises(InputError, match=f"{name}: {listed} training images are listed .* data set has 7"):
-        load_benchmark(name, tmp_path / "other")
-    assert not check_benchmark(name, tmp_path / "other").ok
+def refused(name: str, root: Path, split) -> str:
+    with pytest.raises(InputError) as error:
+        load_benchmark(name, root, split=split)
+    return str(error.value)
 
 
-# against the real metadata, where they are at hand
+def test_cub_keeps_the_order_of_images_txt(tmp_path: Path) -> None:
+    benchmark, split = mini("cub", tmp_path)
+    parts = [[], []]
+    for file, _, train in miniatures.CUB_IMAGES:
+        parts[1 - train].append((os.path.basename(file), file.partition("/")[0]))
+    assert [rows(benchmark.train), rows(benchmark.test)] == parts
+    assert benchmark.known == ("003.Sooty_Albatross", "001.Black_footed_Albatross")
+    labels, classes = (
+        tmp_path / "CUB_200_2011" / f"{name}.txt" for name in ("image_class_labels", "classes")
+    )
+    miniatures.write(labels, ["1 1"])
+    assert "Image 2 of" in refused("cub", tmp_path, split)
+    miniatures.write(classes, ["one 001.Black_footed_Albatross"])
+    assert "does not number its classes" in refused("cub", tmp_path, split)
+    classes.write_bytes(b"\xff\xfe\x00")
+    assert "classes.txt is not UTF-8 text" in refused("cub", tmp_path, split)
+
+
+def test_cars_count_from_one_and_keep_the_annotations_order(tmp_path: Path) -> None:
+    home = tmp_path / "a"
+    benchmark, split = mini("scars", home)
+    acura, ram, hummer = "Acura RL Sedan 2012", "Ram C/V Cargo Van Minivan 2012", "AM General Hummer SUV 2000"
+    train = [("00002.jpg", acura), ("00001.jpg", hummer), ("00003.jpg", ram), ("00004.jpg", acura)]
+    assert (rows(benchmark.train), rows(benchmark.test)) == (
+        train,
+        [("00001.jpg", ram), ("00002.jpg", hummer)],
+    )
+    assert benchmark.known == (acura, ram)
+    # annotations of the test images beside the devkit, the devkit beside the root, nested image folders
+    test = home / "cars_test_annos_withlabels.mat"
+    shutil.move(home / "devkit" / test.name, test)
+    shutil.move(home / "devkit", tmp_path / "devkit")
+    shutil.move(home / "cars_train", tmp_path / "moved")
+    shutil.move(tmp_path / "moved", home / "cars_train" / "cars_train")
+    again = load_benchmark("scars", home, split=split)
+    assert (rows(again.train), rows(again.test)) == (rows(benchmark.train), rows(benchmark.test))
+    test.unlink()
+    assert load_benchmark("scars", home, split=split).test is None
+    assert "no list of them" in str(check_benchmark("scars", home, split=split))
+    file = tmp_path / "devkit" / "cars_train_annos.mat"
+    for content, message in (
+        ([("00001.jpg", 4), ("00002.jpg", 1)], "class outside the 3"),
+        ({"other": [1]}, "has no variable annotations"),
+        ({"annotations": np.array([(1,)], dtype=[("fname", object)])}, "lists no class"),
+        (
+            {"annotations": np.array([("x", "1.jpg")], dtype=[("class", object), ("fname", object)])},
+            "no number",
+        ),
+    ):
+        miniatures.annotations(file, content) if isinstance(content, list) else savemat(file, content)
+        assert message in refused("scars", home, split)
+    file.write_bytes(b"no MATLAB file" * 20)
+    assert "is not a readable MATLAB file" in refused("scars", home, split)
+    shutil.rmtree(tmp_path / "devkit")
+    assert "devkit is missing" in refused("scars", home, split)
+
+
+def test_aircraft_classes_are_sorted_by_name(tmp_path: Path) -> None:
+    benchmark, split = mini("aircraft", tmp_path)
+    assert (benchmark.known, benchmark.novel) == (("707-320", "F-16A/B"), ("Boeing 717",))
+    assert rows(benchmark.train)[:2] == [("1025794.jpg", "Boeing 717"), ("0056978.jpg", "F-16A/B")]
+    miniatures.write(Path(benchmark.train.root) / "variants.txt", ["F-16A/B", "707-320", "Spitfire"])
+    assert "which variants.txt lacks" in refused("aircraft", tmp_path, split)
+
+
+def test_folders_are_classes_as_the_split_counts_them(tmp_path: Path) -> None:
+    benchmark, split = mini("imagenet100", tmp_path)  # only the classes of the split are read
+    fish = [("n01443537_10026.JPEG", "goldfish"), ("n01443537_3.JPEG", "goldfish")]
+    assert (rows(benchmark.train)[:2], len(benchmark.train)) == (fish, 6)
+    shutil.rmtree(tmp_path / "val")
+    assert load_benchmark("imagenet100", tmp_path, split=split).test is None
+    benchmark, _ = mini("herbarium19", tmp_path)
+    assert (benchmark.known, benchmark.novel) == (("10", "0"), ("1", "2"))  # sorted as text: 0, 1, 10, 2
+    assert [label for _, label in rows(benchmark.test)] == ["0", "1", "10", "2"]
+
+
+@pytest.mark.parametrize("name", ["cifar10", "cifar100"])
+def test_cifar_labels_are_those_of_its_records(name: str, tmp_path: Path) -> None:
+    benchmark, split = mini(name, tmp_path)
+    base, file = Path(benchmark.train.root), Path(benchmark.train.path[0].partition("#")[0])
+    assert benchmark.train.label.tolist()[:3] == ["bird", "airplane", "automobile"]
+    miniatures.binary(file, 0, [(7,), (0,), (1,)] if name == "cifar10" else [(7, 7), (0, 0), (0, 1)])
+    assert "outside the 3" in refused(name, tmp_path, split)
+    file.write_bytes(file.read_bytes()[:-1])
+    assert "is not a whole number" in refused(name, tmp_path, split)
+    for names in ("batches.meta.txt", "fine_label_names.txt"):
+        (base / names).unlink(missing_ok=True)
+    said = refused(name, tmp_path, split)
+    assert f"{base.name}/" in said
+    assert "a pickle and is not read" in said
+
+
+# -- against the real metadata, where they are at hand ----------------------------------------------------
 
 SHARED = os.environ.get("HOLOTYPE_SHARED")
 needs_shared = pytest.mark.skipif(not SHARED, reason="HOLOTYPE_SHARED names no folder with the real metadata")
@@ -258,6 +302,11 @@ def labelled_hash(table: Table, below: str) -> str:
     return hashlib.sha256("".join(lines).encode()).hexdigest()
 
 
+def touch(file: Path) -> None:
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.touch()
+
+
 @needs_shared
 def test_cub_labels_the_images_of_the_reference_code(tmp_path: Path) -> None:
     base = tmp_path / "CUB_200_2011"
@@ -265,9 +314,7 @@ def test_cub_labels_the_images_of_the_reference_code(tmp_path: Path) -> None:
     in_train = [line.split()[1] for line in (base / "train_test_split.txt").read_text().splitlines()]
     for line, use in zip((base / "images.txt").read_text().splitlines(), in_train, strict=True):
         if use == "1":
-            file = base / "images" / line.split()[1]
-            file.parent.mkdir(parents=True, exist_ok=True)
-            file.touch()
+            touch(base / "images" / line.split()[1])
     benchmark = load_benchmark("cub", tmp_path)
     table = gcd_split(benchmark)
     assert held_out(benchmark) is None
@@ -281,167 +328,13 @@ def test_cub_labels_the_images_of_the_reference_code(tmp_path: Path) -> None:
 def test_cifar100_200_labels_the_stated_images(tmp_path: Path) -> None:
     pack = np.load(Path(str(SHARED), "data", "cifar100", "train200_webp_lossless.npz"))
     for name in pack["names"]:
-        file = tmp_path / "cifar100-200" / name.decode()
-        file.parent.mkdir(parents=True, exist_ok=True)
-        file.touch()
+        touch(tmp_path / "cifar100-200" / name.decode())
     table = gcd_split(load_benchmark("cifar100-200", tmp_path))
     assert (len(table), table.labelled.sum()) == (20000, 8000)
     assert labelled_hash(table, "") == "8994820d8908c653b07386af3f4381b27697991f12eda13bc3fe5e1c01bc278e"
 
 
-def test_cub_keeps_the_order_of_images_txt(tmp_path: Path) -> None:
-    benchmark, _ = mini("cub", tmp_path)
-    assert rows(benchmark.train) == [
-        ("Black_Footed_Albatross_0046_18.jpg", "001.Black_footed_Albatross"),
-        ("Black_Footed_Albatross_0009_34.jpg", "001.Black_footed_Albatross"),
-        ("Laysan_Albatross_0001_545.jpg", "002.Laysan_Albatross"),
-        ("Sooty_Albatross_0048_1130.jpg", "003.Sooty_Albatross"),
-    ]
-    assert benchmark.known == ("003.Sooty_Albatross", "001.Black_footed_Albatross")
-    assert [name for name, _ in rows(benchmark.test)] == [
-        "Laysan_Albatross_0002_1027.jpg",
-        "Sooty_Albatross_0040_796375.jpg",
-    ]
-
-
-def test_cub_with_torn_metadata(tmp_path: Path) -> None:
-    split = miniatures.cub(tmp_path)
-    miniatures.write(tmp_path / "CUB_200_2011" / "image_class_labels.txt", ["1 1"])
-    with pytest.raises(InputError, match=r"Image 2 of .* has no class"):
-        load_benchmark("cub", tmp_path, split=split)
-
-
-def test_metadata_that_are_no_text_or_no_numbers(tmp_path: Path) -> None:
-    split = miniatures.cub(tmp_path)
-    classes = tmp_path / "CUB_200_2011" / "classes.txt"
-    miniatures.write(classes, ["one 001.Black_footed_Albatross"])
-    with pytest.raises(InputError, match=r"classes\.txt does not number its classes"):
-        load_benchmark("cub", tmp_path, split=split)
-    classes.write_bytes(b"\xff\xfe\x00")
-    with pytest.raises(InputError, match=r"classes\.txt is not UTF-8 text"):
-        load_benchmark("cub", tmp_path, split=split)
-
-
-def test_cars_classes_count_from_one_and_keep_the_annotations_order(tmp_path: Path) -> None:
-    benchmark, _ = mini("scars", tmp_path)
-    acura, ram, hummer = "Acura RL Sedan 2012", "Ram C/V Cargo Van Minivan 2012", "AM General Hummer SUV 2000"
-    assert rows(benchmark.train) == [
-        ("00002.jpg", acura),
-        ("00001.jpg", hummer),
-        ("00003.jpg", ram),
-        ("00004.jpg", acura),
-    ]
-    assert rows(benchmark.test) == [("00001.jpg", ram), ("00002.jpg", hummer)]
-    assert benchmark.known == (acura, ram)
-
-
-def test_cars_in_other_arrangements(tmp_path: Path) -> None:
-    benchmark, split = mini("scars", tmp_path / "a")
-    # annotations of the test images beside the devkit, the devkit beside the root, nested image folders
-    annotations = tmp_path / "a" / "devkit" / "cars_test_annos_withlabels.mat"
-    shutil.move(annotations, tmp_path / "a" / annotations.name)
-    shutil.move(tmp_path / "a" / "devkit", tmp_path / "devkit")
-    shutil.move(tmp_path / "a" / "cars_train", tmp_path / "moved")
-    shutil.move(tmp_path / "moved", tmp_path / "a" / "cars_train" / "cars_train")
-    again = load_benchmark("scars", tmp_path / "a", split=split)
-    assert (rows(again.train), rows(again.test)) == (rows(benchmark.train), rows(benchmark.test))
-
-
-def test_cars_without_test_annotations(tmp_path: Path) -> None:
-    split = miniatures.scars(tmp_path)
-    (tmp_path / "devkit" / "cars_test_annos_withlabels.mat").unlink()
-    assert load_benchmark("scars", tmp_path, split=split).test is None
-    assert "no list of them" in str(check_benchmark("scars", tmp_path, split=split))
-
-
-def test_cars_with_a_broken_devkit(tmp_path: Path) -> None:
-    split = miniatures.scars(tmp_path)
-    (tmp_path / "devkit" / "cars_train_annos.mat").write_bytes(b"no MATLAB file" * 20)
-    with pytest.raises(InputError, match=r"cars_train_annos.mat is not a readable MATLAB file"):
-        load_benchmark("scars", tmp_path, split=split)
-    miniatures.annotations(tmp_path / "devkit" / "cars_train_annos.mat", [("00001.jpg", 4), ("00002.jpg", 1)])
-    with pytest.raises(InputError, match="class outside the 3"):
-        load_benchmark("scars", tmp_path, split=split)
-
-
-def test_aircraft_classes_are_sorted_by_name(tmp_path: Path) -> None:
-    benchmark, _ = mini("aircraft", tmp_path)
-    assert benchmark.known == ("707-320", "F-16A/B")
-    assert benchmark.novel == ("Boeing 717",)
-    assert rows(benchmark.train)[:2] == [("1025794.jpg", "Boeing 717"), ("0056978.jpg", "F-16A/B")]
-
-
-def test_imagenet_reads_only_the_classes_of_the_split(tmp_path: Path) -> None:
-    benchmark, split = mini("imagenet100", tmp_path)
-    assert rows(benchmark.train)[:2] == [
-        ("n01443537_10026.JPEG", "goldfish"),
-        ("n01443537_3.JPEG", "goldfish"),
-    ]
-    assert len(benchmark.train) == 6
-    shutil.rmtree(tmp_path / "val")
-    assert load_benchmark("imagenet100", tmp_path, split=split).test is None
-
-
-def test_herbarium_counts_folders_as_text(tmp_path: Path) -> None:
-    benchmark, _ = mini("herbarium19", tmp_path)
-    assert benchmark.known == ("10", "0")  # sorted as text: 0, 1, 10, 2
-    assert benchmark.novel == ("1", "2")
-    assert [label for _, label in rows(benchmark.test)] == ["0", "1", "10", "2"]
-
-
-@pytest.mark.parametrize("case", ["cifar10, binary", "cifar100, binary"])
-def test_cifar_labels_are_those_of_its_records(case: str, tmp_path: Path) -> None:
-    benchmark, _ = mini(case, tmp_path)
-    assert benchmark.train.label.tolist()[:3] == ["bird", "airplane", "automobile"]
-    assert benchmark.train.path[0].endswith(".bin#0")
-
-
-@pytest.mark.parametrize("home", ["", "cifar/"])
-@pytest.mark.parametrize(
-    ("name", "names", "archive"),
-    [
-        ("cifar10", "cifar-10-batches-py/batches.meta", "cifar-10-binary.tar.gz"),
-        ("cifar100", "cifar-100-python/meta", "cifar-100-binary.tar.gz"),
-    ],
-)
-def test_of_the_python_archive_alone_it_says_what_to_download(
-    name: str, names: str, archive: str, home: str, tmp_path: Path
-) -> None:
-    miniatures.write(tmp_path / f"{home}{names}", ["a pickle"])
-    with pytest.raises(InputError, match=re.escape(archive)):
-        load_benchmark(name, tmp_path)
-
-
-def test_the_python_archive_may_lie_beside_the_binary_one(tmp_path: Path) -> None:
-    miniatures.write(tmp_path / "cifar-100-python" / "meta", ["a pickle"])
-    assert len(mini("cifar100, binary", tmp_path)[0].train) == 3
-
-
-def test_cifar_labels_outside_its_class_names(tmp_path: Path) -> None:
-    split = miniatures.cifar10_binary(tmp_path)
-    miniatures.binary(tmp_path / "cifar-10-batches-bin" / "data_batch_3.bin", 0, [(0,), (1,), (7,)])
-    with pytest.raises(InputError, match=r"data_batch_3.*outside the 3"):
-        load_benchmark("cifar10", tmp_path, split=split)
-
-
-@pytest.mark.parametrize("case", ["cifar10, binary", "cifar100, binary"])
-def test_cifar_without_its_class_names(case: str, tmp_path: Path) -> None:
-    benchmark, split = mini(case, tmp_path)
-    for name in ("batches.meta.txt", "fine_label_names.txt"):
-        Path(benchmark.train.root, name).unlink(missing_ok=True)
-    with pytest.raises(InputError, match=rf"{Path(benchmark.train.root).name}/\S+ is missing"):
-        load_benchmark(benchmark.name, tmp_path, split=split)
-
-
-def test_cut_off_cifar_binary(tmp_path: Path) -> None:
-    split = miniatures.cifar10_binary(tmp_path)
-    file = tmp_path / "cifar-10-batches-bin" / "data_batch_2.bin"
-    file.write_bytes(file.read_bytes()[:-1])
-    with pytest.raises(InputError, match=r"data_batch_2.bin is not a whole number"):
-        load_benchmark("cifar10", tmp_path, split=split)
-
-
-GOLDEN = np.load(Path(__file__).parents[1] / "parity" / "splits.npz")
+# -- the GCD split ----------------------------------------------------------------------------------------
 
 
 def benchmark(label: list[str], known: tuple[str, ...], test: list[str] | None = None) -> Benchmark:
@@ -451,9 +344,8 @@ def benchmark(label: list[str], known: tuple[str, ...], test: list[str] | None =
         path = np.array([f"{name}{i}" for i in range(len(values))], dtype=object)
         return Table(path, np.array(values, dtype=object), known + novel, name=name)
 
-    return Benchmark(
-        "made", table(label, "made"), None if test is None else table(test, "made-test"), known, novel
-    )
+    tested = None if test is None else table(test, "made-test")
+    return Benchmark("made", table(label, "made"), tested, known, novel)
 
 
 @pytest.mark.parametrize("key", [key for key in GOLDEN.files if key.startswith("n")])
@@ -471,56 +363,64 @@ def test_golden_draws(key: str) -> None:
     n_known=st.integers(1, 6),
     share=st.floats(0.01, 1.0),
     seed=st.integers(0, 2**32 - 1),
-    stratified=st.booleans(),
 )
-def test_split_is_sound(label: list[str], n_known: int, share: float, seed: int, stratified: bool) -> None:
+def test_split_is_sound(label: list[str], n_known: int, share: float, seed: int) -> None:
     known = tuple(reversed("abcdef"[:n_known]))
     made = benchmark(label, known)
-    table = gcd_split(made, share=share, seed=seed, stratified=stratified)
+    table = gcd_split(made, share=share, seed=seed)
     true = made.train.label
     assert table.path.tolist() == made.train.path.tolist()
     assert table.known == known
     assert table.to_frame()["truth"].tolist() == label
     assert set(table.label[table.labelled]) <= set(known)
     assert (table.label[table.labelled] == true[table.labelled]).all()
-    counts = [sum(c == name for c in label) for name in known]
-    if stratified:
-        per_class = [int((table.label == name).sum()) for name in known]
-        assert per_class == [min(n, max(1, int(share * n))) for n in counts]
-    else:
-        assert table.labelled.sum() == int(share * sum(counts))
-    again = gcd_split(made, share=share, seed=seed, stratified=stratified)
-    assert again.fingerprint() == table.fingerprint()
+    assert table.labelled.sum() == int(share * sum(name in known for name in label))
+    assert gcd_split(made, share=share, seed=seed).fingerprint() == table.fingerprint()
 
 
-def test_the_seed_changes_the_draw_and_nothing_else_does() -> None:
+def test_the_seed_decides_the_draw_and_held_out_images_hide_their_labels() -> None:
     sample = load_benchmark("fashion-sample")
-    first = gcd_split(sample)
-    np.random.seed(3)
-    assert gcd_split(sample).fingerprint() == first.fingerprint()
-    assert gcd_split(sample, seed=1).fingerprint() != first.fingerprint()
-    assert (len(first), int(first.labelled.sum())) == (1000, 250)
-
-
-def test_splitting_leaves_the_global_generator_alone() -> None:
     np.random.seed(5)
     expected = np.random.rand()
     np.random.seed(5)
-    gcd_split(load_benchmark("fashion-sample"))
-    assert np.random.rand() == expected
-
-
-@pytest.mark.parametrize("share", [0.0, -0.5, 1.5, float("nan")])
-def test_impossible_shares_are_refused(share: float) -> None:
-    with pytest.raises(InputError, match="share"):
-        gcd_split(benchmark(["a", "b"], ("a",)), share=share)
-
-
-def test_held_out_hides_the_labels() -> None:
+    first = gcd_split(sample)
+    assert np.random.rand() == expected  # the global generator is left alone
+    assert gcd_split(sample).fingerprint() == first.fingerprint() != gcd_split(sample, seed=1).fingerprint()
+    assert (len(first), int(first.labelled.sum())) == (1000, 250)
+    for share in (0.0, -0.5, 1.5, float("nan")):
+        with pytest.raises(InputError, match="share"):
+            gcd_split(sample, share=share)
     table = held_out(benchmark(["a", "b"], ("a",), test=["b", "a", "a"]))
     assert table is not None
     assert not table.labelled.any()
-    assert table.known == ("a",)
+    assert (table.known, table.name) == (("a",), "made-test")
     assert table.to_frame()["truth"].tolist() == ["b", "a", "a"]
-    assert table.name == "made-test"
-    assert held_out(benchmark(["a", "b"], ("a",))) is None
+    assert held_out(sample) is None
+
+
+# -- samplers ---------------------------------------------------------------------------------------------
+
+LABELLED, UNLABELLED = torch.arange(0, 30), torch.arange(30, 120)
+
+
+def test_a_key_decides_the_numbers_and_nothing_else_does() -> None:
+    first = torch.rand(4, generator=keyed_generator(0, 1, "rows"))
+    torch.manual_seed(99)
+    assert torch.equal(first, torch.rand(4, generator=keyed_generator(0, 1, "rows")))
+    for key in [(0, 1, "crop"), (0, 2, "rows"), (1, 1, "rows"), (0, "1", "rows"), (0, 1, "rows", 0)]:
+        assert not torch.equal(first, torch.rand(4, generator=keyed_generator(*key)))
+
+
+def test_balanced_and_uniform_rows() -> None:
+    rows = balanced_rows(LABELLED, UNLABELLED, 60_000, keyed_generator("test"))
+    assert abs((rows < 30).double().mean() - 0.5) < 0.01  # 5 standard deviations of a fair coin
+    counts = torch.bincount(rows, minlength=120).double()
+    assert (counts[:30] / 1000 - 1).abs().max() < 0.2
+    assert (counts[30:] / (30_000 / 90) - 1).abs().max() < 0.3
+    none = torch.empty(0, dtype=torch.long)
+    assert balanced_rows(LABELLED, none, 50, keyed_generator("test")).max() < 30
+    assert balanced_rows(none, UNLABELLED, 50, keyed_generator("test")).min() >= 30
+    # uniform rows take every image at most once
+    rows = uniform_rows(LABELLED, UNLABELLED, 120, keyed_generator("test"))
+    assert sorted(rows.tolist()) == list(range(120))
+    assert len(set(uniform_rows(LABELLED, UNLABELLED, 50, keyed_generator("test")).tolist())) == 50

@@ -1,21 +1,36 @@
-"""Every kind of image file becomes upright RGB, or an ImageProblem that says why not."""
+"""Every kind of image file becomes upright RGB, or an ImageProblem that says why not; pixels in memory become files."""
 
 from __future__ import annotations
 
 import struct
 import subprocess
+import sys
+import types
 import warnings
+import zlib
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
 import pytest
 from PIL import Image
 
-from holotype.data import decode
-from holotype.data.decode import ImageProblem, open_image, read_image, save_images
+from holotype.data import decode, image_files
+from holotype.data.decode import ImageProblem, decoding_bytes, open_image, read_image, save_images
+from holotype.data.image_files import (
+    HEIF,
+    IMAGE_EXTENSIONS,
+    decoders,
+    file_of,
+    image_exists,
+    install_hint,
+    split_archive,
+)
 from holotype.errors import InputError
+from tests.data.cameras import photograph
 
 RED, WHITE = (255, 0, 0), (255, 255, 255)
+DOCS = Path(__file__).parents[2] / "docs" / "data.md"
 
 
 def read(path: Path | str) -> tuple[np.ndarray, str]:
@@ -24,87 +39,104 @@ def read(path: Path | str) -> tuple[np.ndarray, str]:
     return np.asarray(image), note
 
 
+def problem(path: Path | str) -> str:
+    with pytest.raises(ImageProblem) as error:
+        read(path)
+    assert str(path) in str(error.value)
+    return str(error.value)
+
+
 def gradient(height: int = 6, width: int = 9) -> np.ndarray:
     return np.random.default_rng(0).integers(0, 256, (height, width, 3), dtype=np.uint8)
 
 
-@pytest.mark.parametrize("suffix", ["png", "bmp", "tif", "ppm"])
-def test_plain_images_are_exact(suffix: str, tmp_path: Path) -> None:
-    Image.fromarray(gradient()).save(tmp_path / f"a.{suffix}")
+@pytest.mark.parametrize("suffix", ["png", "bmp", "tif", "ppm", "jpg"])
+def test_plain_images_are_exact_and_the_content_counts_not_the_name(suffix: str, tmp_path: Path) -> None:
+    how = {"format": "WEBP", "lossless": True} if suffix == "jpg" else {}
+    Image.fromarray(gradient()).save(tmp_path / f"a.{suffix}", **how)
     pixels, note = read(tmp_path / f"a.{suffix}")
     assert np.array_equal(pixels, gradient())
     assert note == ""
 
 
-def test_the_content_counts_not_the_name(tmp_path: Path) -> None:
-    Image.fromarray(gradient()).save(tmp_path / "a.jpg", format="WEBP", lossless=True)
-    assert np.array_equal(read(tmp_path / "a.jpg")[0], gradient())
+def stored(upright: np.ndarray, orientation: int) -> np.ndarray:
+    """As a camera that needs this orientation stores the upright picture."""
+    turned = upright.transpose(1, 0, 2) if orientation > 4 else upright
+    down, across = orientation in (3, 4, 6, 7), orientation in (2, 3, 7, 8)
+    return np.ascontiguousarray(turned[:: -1 if down else 1, :: -1 if across else 1])
 
 
+@pytest.mark.parametrize("strip", [20, 1 << 20])
 @pytest.mark.parametrize("orientation", range(1, 9))
-def test_exif_rotation(orientation: int, tmp_path: Path) -> None:
-    upright = gradient()
-    # how a camera that needs this orientation stores the upright picture
-    undo = [
-        lambda a: a,
-        lambda a: a[:, ::-1],
-        lambda a: a[::-1, ::-1],
-        lambda a: a[::-1],
-        lambda a: a.transpose(1, 0, 2),
-        lambda a: a.transpose(1, 0, 2)[::-1],
-        lambda a: a.transpose(1, 0, 2)[::-1, ::-1],
-        lambda a: a.transpose(1, 0, 2)[:, ::-1],
-    ][orientation - 1]
-    exif = Image.Exif()
+def test_exif_rotation_as_a_whole_and_in_strips(orientation: int, strip: int, tmp_path, monkeypatch) -> None:
+    monkeypatch.setattr(decode, "STRIP", strip)
+    file = photograph(tmp_path / "a.png", stored(gradient(), orientation), orientation=orientation)
+    assert np.array_equal(read(file)[0], gradient())
+    with Image.open(file) as image:  # one that is held in memory is turned as its file would be
+        (path,) = save_images([image], tmp_path / "written")
+    assert np.array_equal(read(path)[0], gradient())
+
+
+def picture(mode: str) -> Image.Image:
+    """50 x 37 random pixels in a mode that files have, with transparency where there is any."""
+    noise = np.random.default_rng(1).integers(0, 256, (37, 50, 4), dtype=np.uint8)
+    if mode == "I;16":
+        return Image.fromarray(noise[..., 0].astype(np.uint16) * 256 + noise[..., 1])
+    if mode != "P":
+        return Image.fromarray(noise).convert(mode)
+    image = Image.fromarray(noise[..., 0])
+    image.putpalette(np.random.default_rng(2).integers(0, 256, 768).tolist())
+    image.info["transparency"] = bytes(range(256))
+    return image
+
+
+@pytest.mark.parametrize("mode", ["RGB", "RGBA", "LA", "L", "1", "P", "I;16", "CMYK"])
+@pytest.mark.parametrize("orientation", [1, 3, 6])
+def test_strips_change_no_bit(mode: str, orientation: int, tmp_path: Path, monkeypatch) -> None:
+    exif, image = Image.Exif(), picture(mode)
     exif[0x0112] = orientation
-    Image.fromarray(np.ascontiguousarray(undo(upright))).save(tmp_path / "a.png", exif=exif)
-    assert np.array_equal(read(tmp_path / "a.png")[0], upright)
-
-
-def test_cmyk_jpeg(tmp_path: Path) -> None:
-    Image.new("CMYK", (16, 16), (0, 255, 255, 0)).save(tmp_path / "a.jpg", quality=100)
-    assert np.abs(read(tmp_path / "a.jpg")[0].astype(int) - RED).max() <= 3
+    file = tmp_path / ("a.tif" if mode == "CMYK" else "a.png")
+    image.save(file, exif=exif, **{k: v for k, v in image.info.items() if k == "transparency"})
+    whole, _ = read_image(str(file))
+    monkeypatch.setattr(decode, "STRIP", 5 * 50)
+    assert read_image(str(file))[0].tobytes() == whole.tobytes()
+    with open_image(str(file)) as source, source.loaded():
+        assert source.size == whole.size
 
 
 @pytest.mark.parametrize("suffix", ["png", "tif"])
-def test_16_bit_grey_is_scaled(suffix: str, tmp_path: Path) -> None:
+def test_16_bit_grey_is_scaled_and_turned_and_32_bits_are_refused(suffix: str, tmp_path: Path) -> None:
     values = np.array([[0, 128, 129, 257, 32768, 65535]], dtype=np.uint16)
-    Image.fromarray(values).save(tmp_path / f"a.{suffix}")
+    exif = Image.Exif()
+    exif[0x0112] = 3
+    Image.fromarray(values[:, ::-1]).save(tmp_path / f"a.{suffix}", exif=exif)
     pixels, note = read(tmp_path / f"a.{suffix}")
     assert pixels[0, :, 0].tolist() == np.rint(values[0] / 257).astype(int).tolist()
     assert (pixels == pixels[..., :1]).all()
     assert "16-bit" in note
-
-
-def test_32_bit_values_are_refused(tmp_path: Path) -> None:
     Image.fromarray(np.ones((4, 4), dtype=np.float32)).save(tmp_path / "f.tif")
-    with pytest.raises(ImageProblem, match="8 or 16 bits"):
-        read(tmp_path / "f.tif")
+    assert "8 or 16 bits" in problem(tmp_path / "f.tif")
 
 
 @pytest.mark.parametrize("mode", ["RGBA", "LA", "P", "1", "L"])
 def test_transparency_lies_on_white(mode: str, tmp_path: Path) -> None:
-    layer = Image.new("RGBA", (4, 2), (*RED, 0))
-    layer.paste((0, 0, 0, 255), (0, 0, 2, 2))
-    Image.Image.save(layer.convert(mode) if mode in ("RGBA", "LA") else palette(mode), tmp_path / "a.png")
+    """Left half black, right half white, or transparent: as P it is a red that is marked so."""
+    if mode in ("RGBA", "LA"):
+        layer = Image.new("RGBA", (4, 2), (*RED, 0))
+        layer.paste((0, 0, 0, 255), (0, 0, 2, 2))
+        image = layer.convert(mode)
+    else:
+        image = Image.new(mode, (4, 2), 0)
+        if mode == "P":
+            image.putpalette([0, 0, 0, *RED])
+            image.info["transparency"] = 1
+        image.paste(1 if mode in ("P", "1") else 255, (2, 0, 4, 2))
+    image.save(tmp_path / "a.png")
     pixels, _ = read(tmp_path / "a.png")
     assert (pixels[:, :2] == 0).all()
     assert (pixels[:, 2:] == WHITE).all()
-
-
-def palette(mode: str) -> Image.Image:
-    """Left half black, right half white; as P the right half is a red that is marked transparent."""
-    image = Image.new(mode, (4, 2), 0)
-    if mode == "P":
-        image.putpalette([0, 0, 0, *RED])
-        image.info["transparency"] = 1
-    image.paste(1 if mode in ("P", "1") else 255, (2, 0, 4, 2))
-    return image
-
-
-def test_half_transparent_is_mixed_with_white(tmp_path: Path) -> None:
-    Image.new("RGBA", (2, 2), (0, 0, 0, 51)).save(tmp_path / "a.png")
-    assert (read(tmp_path / "a.png")[0] == 204).all()
+    Image.new("RGBA", (2, 2), (0, 0, 0, 51)).save(tmp_path / "half.png")
+    assert (read(tmp_path / "half.png")[0] == 204).all()
 
 
 def test_first_frame_with_a_note(tmp_path: Path) -> None:
@@ -117,44 +149,9 @@ def test_first_frame_with_a_note(tmp_path: Path) -> None:
         assert note == "first of 3 frames used", name
 
 
-@pytest.mark.parametrize("suffix", ["jpg", "png", "gif", "webp", "bmp"])
-def test_truncated_files(suffix: str, tmp_path: Path) -> None:
-    Image.fromarray(gradient(64, 64)).save(tmp_path / f"a.{suffix}")
-    whole = (tmp_path / f"a.{suffix}").read_bytes()
-    (tmp_path / f"a.{suffix}").write_bytes(whole[: len(whole) // 2])
-    with pytest.raises(ImageProblem, match=f"a.{suffix}"):
-        read(tmp_path / f"a.{suffix}")
-
-
-def test_files_that_are_no_images(tmp_path: Path) -> None:
-    (tmp_path / "empty.jpg").write_bytes(b"")
-    (tmp_path / "text.jpg").write_text("hello" * 100)
-    (tmp_path / "folder.jpg").mkdir()
-    for name, message in [
-        ("empty.jpg", "0 bytes"),
-        ("text.jpg", "not an image"),
-        ("folder.jpg", "not a file"),
-        ("absent.jpg", "not a file"),
-    ]:
-        with pytest.raises(ImageProblem, match=message):
-            read(tmp_path / name)
-
-
-def test_huge_images_are_refused(tmp_path: Path) -> None:
-    header = struct.pack(">IIBBBBB", 100_000, 100_000, 8, 2, 0, 0, 0)
-    Image.new("RGB", (1, 1)).save(tmp_path / "a.png")
-    raw = (tmp_path / "a.png").read_bytes()
-    import zlib
-
-    chunk = b"IHDR" + header
-    (tmp_path / "a.png").write_bytes(raw[:12] + chunk + struct.pack(">I", zlib.crc32(chunk)) + raw[33:])
-    with pytest.raises(ImageProblem, match="too large"):
-        read(tmp_path / "a.png")
-
-
 @pytest.mark.filterwarnings("ignore:Corrupt EXIF data")
 @pytest.mark.parametrize(
-    "exif", [b"Exif\x00\x00MM\x00*\xff\xff\xff\xff garbage", b"Exif\x00\x00no TIFF header at all"]
+    "exif", [b"Exif\x00\x00MM\x00*\xff\xff\xff\xff garbage", b"Exif\x00\x00no TIFF header"]
 )
 def test_broken_exif_does_not_lose_the_image(exif: bytes, tmp_path: Path) -> None:
     Image.fromarray(gradient()).save(tmp_path / "a.png", exif=exif)
@@ -163,178 +160,233 @@ def test_broken_exif_does_not_lose_the_image(exif: bytes, tmp_path: Path) -> Non
     assert note in ("", "unreadable EXIF data ignored")
 
 
-def test_a_rotated_16_bit_image_gets_both_treatments(tmp_path: Path) -> None:
-    exif = Image.Exif()
-    exif[0x0112] = 3
-    Image.fromarray(np.array([[0, 65535]], dtype=np.uint16)).save(tmp_path / "a.png", exif=exif)
-    assert read(tmp_path / "a.png")[0][0, :, 0].tolist() == [255, 0]
+# -- what is refused, what a file may start, and how much it may take --------------------------------------
 
 
-# -- what a file may start, and how much it may take ---------------------------------------------------
+@pytest.mark.parametrize("suffix", ["jpg", "png", "gif", "webp", "bmp"])
+def test_truncated_files(suffix: str, tmp_path: Path) -> None:
+    Image.fromarray(gradient(64, 64)).save(tmp_path / f"a.{suffix}")
+    whole = (tmp_path / f"a.{suffix}").read_bytes()
+    (tmp_path / f"a.{suffix}").write_bytes(whole[: len(whole) // 2])
+    problem(tmp_path / f"a.{suffix}")
 
 
-EPS = b"""%!PS-Adobe-3.0 EPSF-3.0
-%%BoundingBox: 0 0 40 40
-%%EndComments
-0 0 moveto 40 40 lineto stroke
-showpage
-%%EOF
-"""
+def test_files_that_are_no_images_or_vanish(tmp_path: Path, monkeypatch) -> None:
+    (tmp_path / "empty.jpg").write_bytes(b"")
+    (tmp_path / "text.jpg").write_text("hello" * 100)
+    (tmp_path / "a.heic").write_text("hello" * 100)
+    (tmp_path / "folder.jpg").mkdir()
+    said = {
+        "empty.jpg": "0 bytes",
+        "text.jpg": "not an image",
+        "folder.jpg": "not a file",
+        "gone.jpg": "not a file",
+    }
+    for name, message in said.items():
+        assert message in problem(tmp_path / name)
+    assert (".heic" in IMAGE_EXTENSIONS) is not ("pillow-heif would read it" in problem(tmp_path / "a.heic"))
+    monkeypatch.setattr(decode.os.path, "isfile", lambda path: True)
+    assert "cannot be read (No such file or directory)" in problem(tmp_path / "gone.jpg")
 
 
-def test_a_disguised_file_starts_no_program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("kind", ["EPS", "ICO", "TGA", "PCX", "SGI", "PDF"])
+def test_no_other_decoder_sees_a_disguised_file_and_no_program_is_started(
+    kind: str, tmp_path, monkeypatch
+) -> None:
     started = []
     for name in ("Popen", "run", "call", "check_call", "check_output"):
         monkeypatch.setattr(subprocess, name, lambda *words, **named: started.append(words))
     monkeypatch.setattr("PIL.EpsImagePlugin.gs_binary", None)  # Pillow asks once whether Ghostscript is there
-    (tmp_path / "photo.jpg").write_bytes(EPS)
-    with pytest.raises(ImageProblem, match=r"photo\.jpg is not an image of a kind that can be read\.$"):
-        read(tmp_path / "photo.jpg")
+    Image.fromarray(gradient(32, 32)).save(tmp_path / "photo.jpg", format=kind)
+    assert problem(tmp_path / "photo.jpg").endswith("is not an image of a kind that can be read.")
     assert started == []
 
 
-@pytest.mark.parametrize("kind", ["ICO", "TGA", "PCX", "SGI", "PDF"])
-def test_no_other_decoder_sees_a_file(kind: str, tmp_path: Path) -> None:
-    Image.fromarray(gradient(32, 32)).save(tmp_path / "a.png", format=kind)
-    with pytest.raises(ImageProblem, match="not an image of a kind"):
-        read(tmp_path / "a.png")
-
-
 @pytest.mark.parametrize(
-    ("kind", "ending"), [("JPEG", "jfif"), ("JPEG", "jpe"), ("BMP", "dib"), ("DIB", "dib")]
+    ("kind", "ending"), [("JPEG", "jfif"), ("JPEG", "jpe"), ("BMP", "dib"), ("DIB", "dib"), ("JPEG", "jpg")]
 )
-def test_further_endings(kind: str, ending: str, tmp_path: Path) -> None:
-    Image.new("RGB", (16, 16), RED).save(tmp_path / f"a.{ending}", format=kind)
+def test_further_endings_and_cmyk(kind: str, ending: str, tmp_path: Path) -> None:
+    image = (
+        Image.new("CMYK", (16, 16), (0, 255, 255, 0)) if ending == "jpg" else Image.new("RGB", (16, 16), RED)
+    )
+    image.save(tmp_path / f"a.{ending}", format=kind, quality=100)
     assert np.abs(read(tmp_path / f"a.{ending}")[0].astype(int) - RED).max() <= 3
 
 
-def test_what_cannot_be_opened_or_vanishes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A file that is there when it is looked for and gone when it is read."""
-    monkeypatch.setattr(decode.os.path, "isfile", lambda path: True)
-    with pytest.raises(ImageProblem, match=r"gone\.jpg cannot be read \(No such file or directory\)"):
-        read(tmp_path / "gone.jpg")
-
-
-def test_warnings_that_are_errors_become_problems(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_huge_images_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = tmp_path / "a.png"
+    Image.new("RGB", (1, 1)).save(file)
+    raw, chunk = file.read_bytes(), b"IHDR" + struct.pack(">IIBBBBB", 100_000, 100_000, 8, 2, 0, 0, 0)
+    file.write_bytes(raw[:12] + chunk + struct.pack(">I", zlib.crc32(chunk)) + raw[33:])
+    assert "too large" in problem(file)
+    Image.fromarray(gradient(6, 9)).save(file)
+    assert read(file)[0].shape == (6, 9, 3)
+    for pixels, nbytes in ((53, 10**9), (10**9, 215)):
+        monkeypatch.setattr(decode, "MAX_PIXELS", pixels)
+        monkeypatch.setattr(decode, "MAX_BYTES", nbytes)
+        assert "is too large (9 x 6 pixels, 0.0 GB to decode)" in problem(file)
     monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 40)
-    Image.fromarray(gradient(6, 9)).save(tmp_path / "a.png")
     with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        with pytest.raises(ImageProblem, match="is too large"):
-            read(tmp_path / "a.png")
+        warnings.simplefilter("error")  # warnings that are errors become problems
+        assert "is too large" in problem(file)
 
 
-@pytest.mark.parametrize(("pixels", "nbytes"), [(53, 10**9), (10**9, 215)])
-def test_what_would_take_too_much_is_refused(
-    pixels: int, nbytes: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    Image.fromarray(gradient(6, 9)).save(tmp_path / "a.png")
-    assert read(tmp_path / "a.png")[0].shape == (6, 9, 3)
-    monkeypatch.setattr(decode, "MAX_PIXELS", pixels)
-    monkeypatch.setattr(decode, "MAX_BYTES", nbytes)
-    with pytest.raises(ImageProblem, match=r"a\.png is too large \(9 x 6 pixels, 0\.0 GB to decode\)"):
-        read(tmp_path / "a.png")
+def test_costly_decoders_are_known(tmp_path: Path) -> None:
+    """Bytes per pixel as measured; a progressive JPEG keeps all coefficients, WebP several pictures. What is not RGB
+    or not upright is there twice."""
+    assert 4 * decode.MAX_PIXELS < decode.MAX_BYTES <= 10**9
+    turned = Image.Exif()
+    turned[0x0112] = 6
+    cases = {
+        "a.jpg": ("RGB", {}, 4),
+        "b.jpg": ("RGB", {"progressive": True}, 10),
+        "a.png": ("RGB", {}, 4),
+        "a.webp": ("RGB", {}, 16),
+        "a.tif": ("RGB", {"compression": "tiff_lzw", "strip_size": 10**6}, 9),
+        "c.jpg": ("RGB", {"exif": turned}, 8),
+        "c.png": ("RGB", {"exif": turned}, 8),
+        "l.png": ("L", {}, 5),
+    }
+    for name, (mode, options, expected) in cases.items():
+        Image.fromarray(gradient(64, 80)).convert(mode).save(tmp_path / name, **options)
+        with Image.open(tmp_path / name) as file:
+            assert decoding_bytes(file, file.size) == expected * 64 * 80, name
 
 
-# -- in strips, the same pixels ---------------------------------------------------------------------------
+def test_endings_decoders_and_the_documentation_agree(monkeypatch: pytest.MonkeyPatch) -> None:
+    Image.init()
+    kinds_of, asked = Image.registered_extensions(), {*decoders(), "MPO"}  # JPEG's decoder opens MPO
+    assert [ending for ending in IMAGE_EXTENSIONS if kinds_of[ending] not in asked] == []
+    assert not set(decoders()) & {"EPS", "WMF", "PSD", "FPX", "MIC", "PDF", "JPEG2000", "ICNS", "IM"}
+    text = DOCS.read_text(encoding="utf-8")
+    assert [ending for ending in {*IMAGE_EXTENSIONS, *HEIF} if f"`{ending}`" not in text] == []
+    assert install_hint("IMG_1.HEIC") == ("" if ".heic" in IMAGE_EXTENSIONS else "pillow-heif")
+    assert install_hint("a.jpg") == install_hint("a.mov") == install_hint("") == ""
+    registered, module = [], types.ModuleType("pillow_heif")
+    module.register_heif_opener = lambda: registered.append("HEIF")  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "pillow_heif", module)
+    monkeypatch.setattr(image_files, "HAS_HEIF", True)
+    monkeypatch.setitem(Image.OPEN, "HEIF", (None, None))
+    assert "HEIF" in decoders.__wrapped__()
+    assert registered == ["HEIF"]
 
 
-def picture(mode: str) -> Image.Image:
-    """50 x 37 random pixels in a mode that files have, with transparency where there is any."""
-    noise = np.random.default_rng(1).integers(0, 256, (37, 50, 4), dtype=np.uint8)
-    if mode == "I;16":
-        return Image.fromarray(noise[..., 0].astype(np.uint16) * 256 + noise[..., 1])
-    if mode in ("LA", "P"):
-        image = Image.fromarray(noise).convert("LA") if mode == "LA" else Image.fromarray(noise[..., 0])
-        if mode == "P":
-            image.putpalette(np.random.default_rng(2).integers(0, 256, 768).tolist())
-            image.info["transparency"] = bytes(range(256))
-        return image
-    return Image.fromarray(noise).convert(mode)
+# -- images inside an array file --------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("mode", ["RGB", "RGBA", "LA", "L", "1", "P", "I;16", "CMYK"])
-@pytest.mark.parametrize("orientation", [1, 3, 6])
-def test_strips_change_no_bit(
-    mode: str, orientation: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    exif = Image.Exif()
-    exif[0x0112] = orientation
-    image = picture(mode)
-    file = tmp_path / ("a.tif" if mode == "CMYK" else "a.png")
-    image.save(file, exif=exif, **{k: v for k, v in image.info.items() if k == "transparency"})
-    whole, _ = read_image(str(file))
-    monkeypatch.setattr(decode, "STRIP", 5 * 50)
-    in_parts, _ = read_image(str(file))
-    assert in_parts.tobytes() == whole.tobytes()
-    with open_image(str(file)) as source, source.loaded():
-        assert source.size == whole.size
-        small = source.resized((8, 6), Image.Resampling.BICUBIC, (4.25, 3.5, 30.75, 31.25))
-    assert (
-        small.tobytes() == whole.resize((8, 6), Image.Resampling.BICUBIC, (4.25, 3.5, 30.75, 31.25)).tobytes()
+@pytest.mark.parametrize(
+    "path", ["a.png", "a#b", "#3", "a#", "a#-1", "a#1.png", "a#²", "a.npz#1", "set #2/train"]
+)
+def test_paths_that_are_no_containers(path: str) -> None:
+    assert split_archive(path) is None
+    assert file_of(path) == path
+
+
+def test_only_files_of_a_known_kind_are_containers_and_real_files_win(tmp_path: Path) -> None:
+    folder = tmp_path / "camera #2" / "roll#7"  # folders with a hash and a number are folders
+    folder.mkdir(parents=True)
+    names = ("x.npz", "data_batch_1", "train", "train.bin", "notes.txt", "photo", "roll")
+    for name in names:
+        (folder / name).write_bytes(b"x")
+    split = [name for name in names if split_archive(f"{folder / name}#3") == (str(folder / name), 3)]
+    assert split == ["x.npz", "train.bin"]
+    assert not image_exists(f"{folder}/roll#3")
+    np.savez(folder / "pack.npz", x=np.stack([gradient(), 255 - gradient()]))
+    Image.fromarray(gradient()).save(folder / "pack.npz#1", format="PNG")
+    Image.fromarray(gradient()).save(folder / "a#1.png")
+    for path in (f"{folder}/pack.npz#0", f"{folder}/pack.npz#1", f"{folder}/a#1.png"):
+        assert image_exists(path)
+        assert np.array_equal(read(path)[0], gradient())
+    assert file_of(f"{folder}/pack.npz#0") == f"{folder}/pack.npz"
+
+
+@pytest.mark.parametrize("shape", [(3, 5, 4), (3, 5, 4, 3)])
+def test_npz(shape: tuple[int, ...], tmp_path: Path, monkeypatch) -> None:
+    images = np.random.default_rng(1).integers(0, 256, shape, dtype=np.uint8)
+    np.savez(tmp_path / "a.npz", x=images)
+    expected = images[2] if images.ndim == 4 else np.stack([images[2]] * 3, axis=-1)
+    assert np.array_equal(read(f"{tmp_path}/a.npz#2")[0], expected)
+    with pytest.raises(ImageProblem, match="no image 3"):
+        read(f"{tmp_path}/a.npz#3")
+    np.savez(tmp_path / "a.npz", x=np.full((1, 2, 2), 7, np.uint8))  # one that changes is read again
+    assert (read(f"{tmp_path}/a.npz#0")[0] == 7).all()
+    odd = (
+        {"x": np.array([{"a": 1}], dtype=object)},
+        {"x": np.zeros((2, 4, 4))},
+        {"y": np.zeros((2, 4, 4), np.uint8)},
     )
+    for number, arrays in enumerate(odd):
+        np.savez(tmp_path / f"{number}.npz", **arrays)
+        with pytest.raises(ImageProblem, match=f"{number}.npz"):
+            read(f"{tmp_path}/{number}.npz#0")
+    monkeypatch.setattr(image_files, "LARGE_BYTES", 1000)
+    np.savez_compressed(tmp_path / "bomb.npz", x=np.zeros((9, 300, 300), np.uint8))
+    with pytest.raises(ImageProblem, match="unpacks to"):
+        read(f"{tmp_path}/bomb.npz#0")
 
 
-@pytest.mark.parametrize("orientation", range(1, 9))
-def test_every_turn_in_strips(orientation: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(decode, "STRIP", 20)
-    test_exif_rotation(orientation, tmp_path)
+@pytest.mark.parametrize(("name", "header"), [("data_batch_1.bin", 1), ("train.bin", 2)])
+def test_cifar_binary(name: str, header: int, tmp_path: Path, monkeypatch) -> None:
+    images = np.random.default_rng(2).integers(0, 256, (3, 32, 32, 3), dtype=np.uint8)
+    records = [bytes([7] * header) + image.transpose(2, 0, 1).tobytes() for image in images]
+    file = tmp_path / name
+    file.write_bytes(b"".join(records))
+    for i in range(3):
+        assert np.array_equal(read(f"{file}#{i}")[0], images[i])
+    with pytest.raises(ImageProblem, match="no CIFAR record 3"):
+        read(f"{file}#3")
+    file.write_bytes(b"".join(records)[:-1])
+    with pytest.raises(ImageProblem, match="cut off"):
+        read(f"{file}#0")
+    monkeypatch.setattr(decode, "split_archive", lambda path: (str(tmp_path / "gone.bin"), 0))
+    with pytest.raises(ImageProblem, match="No such file"):  # one that vanishes
+        read(f"{file}#0")
 
 
-def pixels_of(picture: object, folder) -> np.ndarray:
-    (path,) = save_images([picture], folder)
-    return np.asarray(read_image(path)[0])
+def test_containers_from_several_threads(tmp_path: Path) -> None:
+    images = np.random.default_rng(4).integers(0, 256, (3, 20, 4, 4, 3), dtype=np.uint8)
+    for k in range(3):
+        np.savez(tmp_path / f"{k}.npz", x=images[k])
+    places = np.random.default_rng(5).integers(0, (3, 20), (120, 2)).tolist()
+    with ThreadPoolExecutor(4) as pool:
+        found = list(pool.map(lambda place: read(f"{tmp_path}/{place[0]}.npz#{place[1]}")[0], places))
+    assert all(np.array_equal(pixels, images[k, i]) for pixels, (k, i) in zip(found, places, strict=True))
 
 
-def test_arrays_and_pil_images_keep_their_pixels(tmp_path) -> None:
+# -- pictures that are held in memory ---------------------------------------------------------------------
+
+
+def test_arrays_and_pil_images_keep_their_pixels(tmp_path: Path) -> None:
     rgb = np.random.default_rng(0).integers(0, 256, (5, 7, 3), dtype=np.uint8)
     grey = rgb[:, :, 0]
-    for number, (picture, wanted) in enumerate(
-        [
-            (rgb, rgb),
-            (grey, np.stack([grey] * 3, -1)),
-            (grey[:, :, None], np.stack([grey] * 3, -1)),
-            (rgb / 255, rgb),
-            (rgb.astype(np.int64), rgb),
-            (Image.fromarray(rgb), rgb),
-            (Image.fromarray(rgb).convert("CMYK"), None),
-            (Image.fromarray(np.dstack([rgb, np.full((5, 7), 255, np.uint8)])), rgb),
-            (rgb.tolist(), rgb),
-            (Image.fromarray(grey).convert("P"), None),
-        ]
-    ):
-        found = pixels_of(picture, tmp_path / str(number))
+    three, opaque = np.stack([grey] * 3, -1), np.dstack([rgb, np.full((5, 7), 255, np.uint8)])
+    pictures = [
+        rgb,
+        rgb / 255,
+        rgb.astype(np.int64),
+        rgb.tolist(),
+        Image.fromarray(rgb),
+        Image.fromarray(opaque),
+    ]
+    cases = [(picture, rgb) for picture in pictures] + [(grey, three), (grey[:, :, None], three)]
+    cases += [(Image.fromarray(rgb).convert("CMYK"), None), (Image.fromarray(grey).convert("P"), None)]
+    for number, (one, wanted) in enumerate(cases):
+        (path,) = save_images([one], tmp_path / str(number))
+        found = read(path)[0]
         assert found.shape == (5, 7, 3)
         assert wanted is None or np.array_equal(found, wanted), number
 
 
-def test_a_photograph_that_lies_on_its_side_is_turned_as_its_file_would_be(tmp_path) -> None:
-    pixels = np.random.default_rng(0).integers(0, 256, (5, 7, 3), dtype=np.uint8)
-    exif = Image.Exif()
-    exif[0x0112] = 6
-    Image.fromarray(pixels).save(tmp_path / "side.png", exif=exif)
-    by_path = np.asarray(read_image(str(tmp_path / "side.png"))[0])
-    assert by_path.shape == (7, 5, 3)
-    with Image.open(tmp_path / "side.png") as picture:
-        assert np.array_equal(pixels_of(picture, tmp_path / "written"), by_path)
-
-
-def test_paths_stay_where_they_are(tmp_path, monkeypatch) -> None:
+def test_paths_stay_where_they_are_and_no_file_is_ever_replaced(tmp_path: Path, monkeypatch) -> None:
     monkeypatch.chdir(tmp_path)
-    paths = save_images(["a b.png", tmp_path / "c.png"], tmp_path / "written")
-    assert paths == [str(tmp_path / "a b.png"), str(tmp_path / "c.png")]
+    paths = save_images(["a b.png", tmp_path / "c.png", "s3://bucket/d.png"], tmp_path / "written")
+    assert paths == [str(tmp_path / "a b.png"), str(tmp_path / "c.png"), "s3://bucket/d.png"]
     assert not (tmp_path / "written").exists()
-    assert len(set(save_images(np.zeros((3, 4, 4)), tmp_path / "written"))) == 3
-
-
-def test_other_pictures_never_replace_those_that_are_there(tmp_path, monkeypatch) -> None:
-    monkeypatch.chdir(tmp_path)
+    assert len(set(save_images(np.zeros((3, 4, 4)), "run"))) == 3
     first = save_images([np.zeros((4, 4))], "run")
-    assert Path(first[0]).is_absolute()
     before = Path(first[0]).stat().st_mtime_ns
-    other = save_images([np.ones((4, 4))], "run")
-    assert first != other
-    assert save_images([np.zeros((4, 4))], "run") == first
+    assert Path(first[0]).is_absolute()
+    assert save_images([np.ones((4, 4))], "run") != first == save_images([np.zeros((4, 4))], "run")
     assert Path(first[0]).stat().st_mtime_ns == before
     assert np.asarray(Image.open(first[0])).max() == 0
 
@@ -343,16 +395,12 @@ def test_other_pictures_never_replace_those_that_are_there(tmp_path, monkeypatch
     ("pictures", "says"),
     [
         ("one.png", "put it into a list"),
-        ([np.zeros((2, 3, 4, 5))], "has the shape"),
-        ([np.zeros((3, 32, 32), dtype=np.uint8)], "has the shape"),
-        ([np.zeros((0, 4))], "has the shape"),
-        ([np.full((4, 4), 300)], "from 300 to 300"),
-        ([np.full((4, 4), -0.5)], "from -0.5"),
-        ([np.full((4, 4), np.nan)], "values from nan"),
-        ([np.full((4, 4), "x")], "values"),
+        *(([np.zeros(shape)], "has the shape") for shape in ((2, 3, 4, 5), (3, 32, 32), (0, 4))),
+        *(([np.full((4, 4), value)], "values") for value in (300, -0.5, np.nan, "x")),
         ([None], "has the shape"),
+        ([[[1], [2, 3]]], "not a path, a PIL image or an array"),
     ],
 )
-def test_what_is_not_a_picture_is_one_sentence(pictures, says, tmp_path) -> None:
+def test_what_is_not_a_picture_is_one_sentence(pictures, says, tmp_path: Path) -> None:
     with pytest.raises(InputError, match=says):
         save_images(pictures, tmp_path)

@@ -1,18 +1,19 @@
-"""Copies are found whatever their size and compression; pictures of one kind are no copies."""
+"""Copies are found whatever their size and compression; digests are equal for equal content, and few files are read."""
 
 from __future__ import annotations
 
-import shutil
+import os
 from pathlib import Path
 
 import numpy as np
 import pytest
 from PIL import Image
 
-from holotype.data import duplicates
+from holotype.data import duplicates, hashing
 from holotype.data.decode import save_images
-from holotype.data.duplicates import ThumbnailScan, is_readable, same_files, same_pictures, scan_thumbnails
+from holotype.data.duplicates import ThumbnailScan, is_readable, same_pictures, scan_thumbnails
 from holotype.data.exif import NO_EXIF, read_exif
+from holotype.data.hashing import file_digest, file_stamps, image_digests
 from tests.data.cameras import photograph
 
 
@@ -31,28 +32,16 @@ def written(folder: Path, **pictures: Image.Image) -> list[str]:
     return paths
 
 
-def test_files_of_the_same_content(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    paths = written(tmp_path, a_png=picture(0), b_png=picture(1), c_jpg=picture(0))
-    for name in ("d.png", "e.png"):
-        shutil.copy(paths[0], tmp_path / name)
-        paths.append(str(tmp_path / name))
-    for name in ("empty", "also empty"):
-        (tmp_path / name).touch()
-        paths.append(str(tmp_path / name))
-    paths.append(str(tmp_path / "gone.png"))
-    read = []
-    digest = duplicates._digest
-    monkeypatch.setattr(duplicates, "_digest", lambda path: read.append(path) or digest(path))
-    assert same_files(paths) == [[0, 3, 4]]
-    assert set(read) == {paths[0], paths[3], paths[4]}  # no other file has the size of another
+@pytest.fixture
+def read(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The files of which a digest was made."""
+    seen: list[str] = []
+    for module in (duplicates, hashing):
+        monkeypatch.setattr(module, "file_digest", lambda path: seen.append(path) or file_digest(path))
+    return seen
 
 
-def test_images_of_one_container_are_not_one_file(tmp_path: Path) -> None:
-    np.savez(tmp_path / "pack.npz", x=np.random.default_rng(0).integers(0, 255, (3, 8, 8), dtype=np.uint8))
-    assert same_files([f"{tmp_path / 'pack.npz'}#{i}" for i in range(3)]) == []
-
-
-def test_copies_of_another_size_and_compression(tmp_path: Path) -> None:
+def test_copies_of_another_size_and_compression_and_turned_by_a_camera(tmp_path: Path) -> None:
     original = picture(0)
     paths = written(
         tmp_path,
@@ -63,46 +52,35 @@ def test_copies_of_another_size_and_compression(tmp_path: Path) -> None:
         e_png=picture(1),
         f_png=original.transpose(Image.Transpose.FLIP_LEFT_RIGHT),
     )
+    turned = np.asarray(original.transpose(Image.Transpose.ROTATE_90))
+    paths[1] = str(photograph(tmp_path / "turned.png", turned, orientation=6))
     assert same_pictures(scan_thumbnails(paths)) == [(0, 1), (0, 2), (0, 3), (1, 2), (1, 3), (2, 3)]
 
 
-def test_other_colours_are_another_picture(tmp_path: Path) -> None:
+def test_other_colours_and_pictures_of_one_kind_are_other_pictures(tmp_path: Path) -> None:
     """Plain pictures have no lines to tell them apart by, and pictures of a kind have the same ones."""
     red, blue = Image.new("RGB", (40, 40), (200, 40, 40)), Image.new("RGB", (40, 40), (40, 60, 200))
     dark = picture(0).point(lambda value: value // 2)
     paths = written(tmp_path, a_png=red, b_png=blue, c_png=red.resize((30, 30)), d_png=picture(0), e_png=dark)
     assert same_pictures(scan_thumbnails(paths)) == [(0, 2)]
-
-
-def test_noise_and_photographs_are_all_different(tmp_path: Path) -> None:
-    paths = save_images([picture(seed) for seed in range(200)], tmp_path)
+    paths = save_images([picture(seed, (40, 30)) for seed in range(100)], tmp_path)
     assert same_pictures(scan_thumbnails(paths)) == []
-    assert same_files(paths) == []
-
-
-def test_turned_by_its_camera(tmp_path: Path) -> None:
-    exif = Image.Exif()
-    exif[0x0112] = 6
-    original = picture(0)
-    original.transpose(Image.Transpose.ROTATE_90).save(tmp_path / "turned.jpg", exif=exif, quality=90)
-    original.save(tmp_path / "upright.png")
-    assert same_pictures(scan_thumbnails([str(tmp_path / "turned.jpg"), str(tmp_path / "upright.png")])) == [
-        (0, 1)
-    ]
 
 
 def test_what_cannot_be_read_has_a_problem_and_no_copies(tmp_path: Path) -> None:
     (tmp_path / "empty.jpg").touch()
     (tmp_path / "text.jpg").write_bytes(b"no image")
-    picture(0, (640, 480)).save(tmp_path / "cut.jpg")
-    (tmp_path / "cut.jpg").write_bytes((tmp_path / "cut.jpg").read_bytes()[:2000])
+    cut = photograph(tmp_path / "cut.jpg", np.asarray(picture(0, (640, 480))), taken="2024:05:01 08:00:00")
+    cut.write_bytes(cut.read_bytes()[:3000])
     Image.new("RGB", (40, 40)).save(tmp_path / "black.png")
     names = ("empty.jpg", "text.jpg", "cut.jpg", "black.png", "gone.jpg")
     seen = scan_thumbnails([str(tmp_path / name) for name in names])
     words = ("is empty", "is not an image", "cut off", "", "is not a file")
     assert all(word in problem for word, problem in zip(words, seen.problem, strict=True))
     assert [bool(problem) for problem in seen.problem] == [True, True, True, False, True]
+    assert [is_readable(str(tmp_path / name)) for name in names] == [False, False, False, True, False]
     assert same_pictures(seen) == []  # a broken one is not black
+    assert seen.shots[2].taken == "2024-05-01T08:00:00"  # the head may be sound where the picture is not
 
 
 def test_thousands_that_look_the_same_are_no_quadratic_work() -> None:
@@ -115,21 +93,13 @@ def test_thousands_that_look_the_same_are_no_quadratic_work() -> None:
     assert same_pictures(nothing) == []
 
 
-def test_one_image_can_be_asked_about_alone(tmp_path: Path) -> None:
-    (sound,) = written(tmp_path, a_png=picture(1))
-    (tmp_path / "broken.png").write_bytes(b"none")
-    asked = (sound, str(tmp_path / "broken.png"), str(tmp_path / "gone.png"))
-    assert [is_readable(path) for path in asked] == [True, False, False]
-
-
 def test_a_sound_file_is_opened_once_for_its_picture_and_its_head(tmp_path: Path, monkeypatch) -> None:
     """The head says what it says alone, in every kind of file, and the picture is that of a file without one."""
     pixels, told = np.asarray(picture(3)), {"taken": "2024:05:01 08:00:00", "model": "trap 1", "serial": "77"}
     names = ("a.jpg", "b.tif", "c.png", "d.webp")
     paths = [str(photograph(tmp_path / name, pixels, **told)) for name in names]
     bare = [str(photograph(tmp_path / "bare" / name, pixels)) for name in names]
-    alone = [read_exif(path) for path in paths]
-    plain = scan_thumbnails(bare)
+    alone, plain = [read_exif(path) for path in paths], scan_thumbnails(bare)
     seen, opens = Image.open, []
     monkeypatch.setattr(Image, "open", lambda file, **how: opens.append(file) or seen(file, **how))
     found = scan_thumbnails(paths)
@@ -140,9 +110,60 @@ def test_a_sound_file_is_opened_once_for_its_picture_and_its_head(tmp_path: Path
     np.testing.assert_array_equal(found.colours, plain.colours)
 
 
-def test_a_picture_that_is_cut_off_keeps_its_head(tmp_path: Path) -> None:
-    whole = photograph(tmp_path / "cut.jpg", np.asarray(picture(0, (640, 480))), taken="2024:05:01 08:00:00")
-    whole.write_bytes(whole.read_bytes()[:3000])
-    seen = scan_thumbnails([str(whole)])
-    assert seen.problem[0]
-    assert seen.shots[0].taken == "2024-05-01T08:00:00"
+# -- digests and stamps -----------------------------------------------------------------------------------
+
+
+def write(folder: Path, **contents: bytes) -> list[str]:
+    for name, content in contents.items():
+        (folder / name).write_bytes(content)
+    return [str(folder / name) for name in contents]
+
+
+def test_the_content_decides_and_not_the_name_and_what_cannot_be_read_has_no_digest(tmp_path: Path) -> None:
+    (tmp_path / "folder").mkdir()
+    paths = write(
+        tmp_path, a=b"one", b=b"one", c=b"two", d=b"", e=b"x" * (1 << 18), f=b"x" * (1 << 18) + b"y"
+    )
+    unreadable = [str(tmp_path / "nowhere.png"), str(tmp_path / "folder"), "a\0b"]
+    found = image_digests(paths + unreadable, file_stamps(paths + unreadable), [None] * 9)
+    assert found[0] == found[1]
+    assert len(set(found[:6])) == 5
+    assert [len(digest) for digest in found] == [32] * 6 + [0] * 3
+
+
+def test_a_file_of_the_same_size_and_time_is_not_read_again(tmp_path: Path, read: list[str]) -> None:
+    paths = write(tmp_path, a=b"one", b=b"two", c=b"three")
+    stamp = file_stamps(paths)
+    first = image_digests(paths, stamp, [None] * 3)
+    read.clear()
+    known = list(zip(stamp, first, strict=True))
+    assert image_digests(paths, stamp, known) == first
+    assert read == []
+    write(tmp_path, b=b"other")
+    again = image_digests(paths, file_stamps(paths), known)
+    assert read == [paths[1]]
+    assert (again[0], again[1] != first[1], again[2]) == (first[0], True, first[2])
+    # one that could not be read the last time
+    assert image_digests(paths[:1], stamp[:1], [(stamp[0], "")]) == first[:1]
+
+
+def test_images_of_a_container_are_known_one_by_one_and_have_its_stamp(tmp_path: Path) -> None:
+    images = np.arange(4 * 5 * 5, dtype=np.uint8).reshape(4, 5, 5)
+    images[3] = images[1]
+    np.savez(tmp_path / "all.npz", x=images)
+    found = [file_digest(f"{tmp_path}/all.npz#{i}") for i in range(5)]
+    assert found[1] == found[3]
+    assert len(set(found)) == 4
+    assert found[4] == ""  # there is no such image
+    np.savez(tmp_path / "some.npz", x=images[2:])
+    assert file_digest(f"{tmp_path}/some.npz#0") == found[2]
+    one, two, itself = file_stamps([f"{tmp_path}/all.npz#0", f"{tmp_path}/all.npz#1", f"{tmp_path}/all.npz"])
+    assert one == two == itself != ""
+
+
+def test_a_stamp_is_size_and_time(tmp_path: Path) -> None:
+    file = tmp_path / "a #1.jpg"
+    file.write_bytes(b"12345")
+    for time in (1_700_000_000_123_456_789, 1_700_000_000_123_456_790):
+        os.utime(file, ns=(1, time))
+        assert file_stamps([str(file), str(tmp_path / "gone.jpg"), "\0"]) == [f"5-{time}", "", ""]

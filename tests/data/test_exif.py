@@ -2,66 +2,54 @@
 
 from __future__ import annotations
 
+import io
 import math
 from pathlib import Path
 
+import numpy as np
 import pytest
 from PIL import Image
 from PIL.TiffImagePlugin import IFDRational
 
-from holotype.data.exif import NO_EXIF, ExifData, read_exif, read_exif_all
+from holotype.data.exif import NO_EXIF, ExifData, read_exif, read_exif_all, upright_size
 from tests.data.cameras import photograph
+from tests.data.packed import write_tar
 
 KITE = (IFDRational(52), IFDRational(5), IFDRational(30))
+FOUR = (IFDRational(4), IFDRational(0), IFDRational(0))
+TAKEN = "2024:05:31 08:25:38"
 
 
 def test_all_that_a_camera_tells(tmp_path: Path) -> None:
-    file = photograph(
-        tmp_path / "a.jpg", taken="2024:05:31 08:25:38", offset="+02:00", make="RECONYX", model="HP2X", serial="P8\0",
-        gps={1: "N", 2: KITE, 3: "W", 4: (IFDRational(4), IFDRational(0), IFDRational(0))},
-    )  # fmt: skip
-    assert read_exif(str(file)) == ExifData(
-        "2024-05-31T08:25:38+02:00", 52.091667, -4.0, "RECONYX HP2X P8", True
-    )
-
-
-def test_the_make_is_said_once(tmp_path: Path) -> None:
+    told = {"taken": TAKEN, "offset": "+02:00", "make": "RECONYX", "model": "HP2X", "serial": "P8\0"}
+    file = photograph(tmp_path / "a.jpg", **told, gps={1: "N", 2: KITE, 3: "W", 4: FOUR})
+    expected = ExifData("2024-05-31T08:25:38+02:00", 52.091667, -4.0, "RECONYX HP2X P8", True)
+    assert read_exif(str(file)) == expected
     file = photograph(tmp_path / "a.jpg", make="Canon Inc.", model="Canon EOS 80D")
-    assert read_exif(str(file)) == ExifData(camera="Canon EOS 80D")
-
-
-@pytest.mark.parametrize("kind", ["a.jpg", "a.JPEG", "a.webp"])
-def test_kinds_of_files(tmp_path: Path, kind: str) -> None:
-    assert (
-        read_exif(str(photograph(tmp_path / kind, taken="2024:05:31 08:25:38"))).taken
-        == "2024-05-31T08:25:38"
-    )
+    assert read_exif(str(file)) == ExifData(camera="Canon EOS 80D")  # the make is said once
 
 
 @pytest.mark.parametrize(
-    "taken",
-    ["0000:00:00 00:00:00", "2024:13:41 08:25:38", "yesterday", "", "2024:05:31", "2024:05:31 08:25"],
-)
-def test_a_clock_that_makes_no_sense_is_none(tmp_path: Path, taken: str) -> None:
-    """Nor is a day alone: all pictures of it would be of one second, and of one burst."""
-    shot = read_exif(str(photograph(tmp_path / "a.jpg", taken=taken, model="HP2X")))
-    assert shot == ExifData(camera="HP2X")
-
-
-@pytest.mark.parametrize(
-    ("taken", "offset", "told"),
+    ("name", "taken", "offset", "told"),
     [
-        ("2024-05-31 08:25:38", "", "2024-05-31T08:25:38"),
-        ("2024/05/31T08:25:38.250", "+05:30", "2024-05-31T08:25:38+05:30"),
-        ("2024:05:31 08:25:38", "+0530", "2024-05-31T08:25:38+05:30"),
-        ("2024:05:31 08:25:38", "-03:30", "2024-05-31T08:25:38-03:30"),
-        ("2024:05:31 08:25:38", "+05", "2024-05-31T08:25:38"),
-        ("2024:05:31 08:25:38", "+25:00", "2024-05-31T08:25:38"),
+        ("a.jpg", "2024-05-31 08:25:38", "", "2024-05-31T08:25:38"),
+        ("a.JPEG", TAKEN, "", "2024-05-31T08:25:38"),
+        ("a.webp", TAKEN, "", "2024-05-31T08:25:38"),
+        ("a.jpg", "2024/05/31T08:25:38.250", "+05:30", "2024-05-31T08:25:38+05:30"),
+        ("a.jpg", TAKEN, "+0530", "2024-05-31T08:25:38+05:30"),
+        ("a.jpg", TAKEN, "-03:30", "2024-05-31T08:25:38-03:30"),
+        ("a.jpg", TAKEN, "+05", "2024-05-31T08:25:38"),
+        ("a.jpg", TAKEN, "+25:00", "2024-05-31T08:25:38"),
+        # nor is a day alone a time: all pictures of it would be of one second, and of one burst
+        *(("a.jpg", odd, "", "") for odd in ("0000:00:00 00:00:00", "2024:13:41 08:25:38", "yesterday", "")),
+        *(("a.jpg", odd, "", "") for odd in ("2024:05:31", "2024:05:31 08:25")),
     ],
 )
-def test_times_and_offsets_as_devices_write_them(tmp_path: Path, taken: str, offset: str, told: str) -> None:
-    file = photograph(tmp_path / "a.jpg", taken=taken, offset=offset)
-    assert read_exif(str(file)).taken == told
+def test_times_and_offsets_as_devices_write_them(
+    tmp_path, name: str, taken: str, offset: str, told: str
+) -> None:
+    file = photograph(tmp_path / name, taken=taken, offset=offset, model="HP2X")
+    assert read_exif(str(file)) == ExifData(told, camera="HP2X")
 
 
 @pytest.mark.parametrize(
@@ -75,31 +63,40 @@ def test_times_and_offsets_as_devices_write_them(tmp_path: Path, taken: str, off
     ],
 )
 def test_a_place_that_makes_no_sense_is_none(tmp_path: Path, gps: dict) -> None:
-    shot = read_exif(str(photograph(tmp_path / "a.jpg", taken="2024:05:31 08:25:38", gps=gps)))
+    shot = read_exif(str(photograph(tmp_path / "a.jpg", taken=TAKEN, gps=gps)))
     assert math.isnan(shot.latitude)
     assert math.isnan(shot.longitude)
     assert shot.taken == "2024-05-31T08:25:38"
 
 
+@pytest.mark.filterwarnings("ignore::UserWarning")
 def test_broken_files_say_nothing(tmp_path: Path) -> None:
-    whole = photograph(tmp_path / "a.jpg", taken="2024:05:31 08:25:38", model="HP2X").read_bytes()
+    whole = photograph(tmp_path / "a.jpg", taken=TAKEN, model="HP2X").read_bytes()
     for cut in range(0, min(len(whole), 400), 7):
-        (tmp_path / "cut.jpg").write_bytes(whole[:cut])
-        read_exif(str(tmp_path / "cut.jpg"))
         wrong = bytearray(whole)
         wrong[cut] ^= 0xFF
-        (tmp_path / "wrong.jpg").write_bytes(bytes(wrong))
-        read_exif(str(tmp_path / "wrong.jpg"))
+        for content in (whole[:cut], bytes(wrong)):
+            (tmp_path / "odd.jpg").write_bytes(content)
+            read_exif(str(tmp_path / "odd.jpg"))
     (tmp_path / "empty.jpg").write_bytes(b"")
     Image.new("RGB", (8, 8)).save(tmp_path / "plain.png")
-    for name in ("empty.jpg", "plain.png", "gone.jpg"):
-        assert read_exif(str(tmp_path / name)).taken == "" == read_exif(str(tmp_path / name)).camera
+    np.savez(tmp_path / "a.npz", x=np.zeros((1, 6, 4), np.uint8))
+    for name in ("empty.jpg", "plain.png", "gone.jpg", "a.npz#0"):
+        found = read_exif(str(tmp_path / name))
+        assert (found.taken, found.camera) == ("", "")
+    assert upright_size(f"{tmp_path}/a.npz#0") == (4, 6)
+    assert upright_size(str(tmp_path / "gone.jpg")) is None
 
 
-def test_many_keep_their_order(tmp_path: Path) -> None:
-    files = [photograph(tmp_path / f"{n}.jpg", model=f"trap {n}") for n in range(70)]
-    assert [shot.camera for shot in read_exif_all([str(file) for file in files])] == [
-        f"trap {n}" for n in range(70)
-    ]
+def test_many_keep_their_order_and_a_tar_has_heads_as_well(tmp_path: Path) -> None:
+    files = [str(photograph(tmp_path / f"{n}.jpg", model=f"trap {n}")) for n in range(40)]
+    files = [files[0], *files]
+    assert [shot.camera for shot in read_exif_all(files)] == ["trap 0", *(f"trap {n}" for n in range(40))]
     assert list(read_exif_all([])) == []
     assert NO_EXIF.camera == ""
+    exif, stream = Image.Exif(), io.BytesIO()
+    exif[0x010F], exif[0x0110], exif[0x0112] = "Reconyx", "HC600", 6
+    Image.new("RGB", (6, 4)).save(stream, format="JPEG", exif=exif)
+    tar = write_tar(tmp_path / "a.tar", [("1.jpg", stream.getvalue())])
+    assert read_exif(f"{tar}#1").camera == "Reconyx HC600"
+    assert upright_size(f"{tar}#1") == (4, 6)

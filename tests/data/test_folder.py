@@ -8,13 +8,14 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from PIL import Image
 
 from holotype.data.image_files import IMAGE_EXTENSIONS
 from holotype.data.readers.folder import FolderScan, list_images, read_folder, scan_folder
 from holotype.errors import InputError
 
 from .packed import square, write_parquet, write_tar
+
+posix = pytest.mark.skipif(os.name != "posix", reason="file names are bytes, and pipes files, on POSIX only")
 
 
 def touch(root: Path, *names: str) -> None:
@@ -38,13 +39,14 @@ def images(root: Path) -> list[str]:
     ],
 )
 def test_folders_of_runs_are_passed_over(name: str, content: dict, tmp_path: Path) -> None:
+    run = tmp_path / "runs" / "photos-discover"
     touch(
         tmp_path, "fox/1.jpg", "runs/old/2.jpg", "runs/photos-discover/report/thumbs/00000.jpg", "runs/3.jpg"
     )
-    (tmp_path / "runs" / "photos-discover" / name).write_text(json.dumps(content))
+    (run / name).write_text(json.dumps(content))
     assert images(tmp_path) == ["fox/1.jpg", "runs/3.jpg", "runs/old/2.jpg"]
     assert scan_folder(tmp_path).words() == "Skipped: the run folder runs/photos-discover."
-    assert images(tmp_path / "runs" / "photos-discover") == ["report/thumbs/00000.jpg"]  # asked for by name
+    assert images(run) == ["report/thumbs/00000.jpg"]  # asked for by name
 
 
 @pytest.mark.parametrize("content", ['{"name": "a zoo"}', "[]", "", "{" * 9, "\x00"])
@@ -74,7 +76,7 @@ def test_a_run_written_beside_its_images(tmp_path: Path) -> None:
     assert scan_folder(tmp_path).words() == "Skipped: the run folders report/thumbs and rounds/1."
 
 
-def test_files_are_counted_by_their_ending(tmp_path: Path) -> None:
+def test_files_are_counted_by_their_ending_and_what_systems_leave_is_not(tmp_path: Path) -> None:
     touch(
         tmp_path,
         "a.jpg",
@@ -88,52 +90,52 @@ def test_files_are_counted_by_their_ending(tmp_path: Path) -> None:
         ".i.mov",
         ".git/j.mov",
     )
-    found = scan_folder(tmp_path)
-    heic = {} if ".heic" in IMAGE_EXTENSIONS else {".heic": 2}
-    assert found.passed == Counter({".mov": 2, "": 1} | heic)
-    if heic:
-        assert "2 .heic files (install pillow-heif)" in found.words()
-    assert "2 .mov files" in found.words()
-    assert "1 file without an ending" in found.words()
-
-
-def test_what_systems_leave_is_passed_over_without_a_word(tmp_path: Path) -> None:
     touch(
         tmp_path,
-        "fox/1.jpg",
-        "fox/@eaDir/1.jpg/SYNOPHOTO_THUMB_M.jpg",
+        "@eaDir/1.jpg/SYNOPHOTO_THUMB_M.jpg",
         ".thumbnails/1.jpg",
         "__MACOSX/fox/._1.jpg",
+        "Thumbs.db",
     )
-    touch(
-        tmp_path, "fox/Thumbs.db", "fox/desktop.ini", "$RECYCLE.BIN/2.jpg", "System Volume Information/x.dat"
-    )
-    assert images(tmp_path) == ["fox/1.jpg"]
-    assert scan_folder(tmp_path).words() == ""
-
-
-def test_a_zoo_of_endings_is_cut_short(tmp_path: Path) -> None:
-    touch(tmp_path, *(f"{i}.x{j}" for j in range(9) for i in range(10 - j)))
-    words = scan_folder(tmp_path).words()
+    touch(tmp_path, "desktop.ini", "$RECYCLE.BIN/2.jpg", "System Volume Information/x.dat")
+    found = scan_folder(tmp_path)
+    heic = {} if ".heic" in IMAGE_EXTENSIONS else {".heic": 2}
+    assert [file.name for file in found.images if file.suffix == ".jpg"] == ["a.jpg"]
+    assert found.passed == Counter({".mov": 2, "": 1} | heic)
+    words = found.words()
+    assert not heic or "2 .heic files (install pillow-heif)" in words
+    assert "2 .mov files" in words
+    assert "1 file without an ending" in words
+    touch(tmp_path / "zoo", *(f"{i}.x{j}" for j in range(9) for i in range(10 - j)))
+    words = scan_folder(tmp_path / "zoo").words()
     assert words.startswith("Skipped: 10 .x0 files, 9 .x1 files")
     assert words.endswith("5 .x5 files, 9 files of 3 other endings.")
 
 
-@pytest.mark.skipif(os.name != "posix", reason="file names are bytes on POSIX only")
-def test_names_that_are_no_text(tmp_path: Path) -> None:
-    touch(tmp_path, "good.jpg", "line\nbreak.jpg")
-    (Path(os.fsdecode(os.fsencode(tmp_path) + b"/caf\xe9.jpg"))).write_bytes(b"x")
+@posix
+def test_names_that_are_no_text_and_pipes_and_devices_are_passed_over_and_told(tmp_path: Path) -> None:
+    """Whoever opens a pipe waits, or reads, without end."""
+    touch(tmp_path, "good.jpg", "line\nbreak.jpg", "run/2.jpg")
+    Path(os.fsdecode(os.fsencode(tmp_path) + b"/caf\xe9.jpg")).write_bytes(b"x")
     folder = Path(os.fsdecode(os.fsencode(tmp_path) + b"/\xff"))
     folder.mkdir()
     (folder / "b.jpg").write_bytes(b"x")
-    assert images(tmp_path) == ["good.jpg", "line\nbreak.jpg"]
+    os.mkfifo(tmp_path / "pipe.jpg")
+    os.mkfifo(tmp_path / "run" / "discovery.json")
+    (tmp_path / "zeros.png").symlink_to("/dev/zero")
+    assert images(tmp_path) == ["good.jpg", "line\nbreak.jpg", "run/2.jpg"]
     words = scan_folder(tmp_path).words()
-    assert "the non-UTF-8 names" in words
     assert words.encode("utf-8")
+    assert "the non-UTF-8 names" in words
+    assert "the special files pipe.jpg and run/discovery.json and zeros.png" in words
 
 
-def test_a_folder_that_may_not_be_read_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    touch(tmp_path, "a/1.jpg", "secret/2.jpg")
+def test_links_that_lead_nowhere_and_folders_that_may_not_be_read(tmp_path: Path, monkeypatch) -> None:
+    touch(tmp_path, "a/1.jpg", "a.jpg/b.png", "secret/2.jpg")
+    (tmp_path / "a" / "up").symlink_to(tmp_path)
+    (tmp_path / "loop").symlink_to(tmp_path / "loop")
+    (tmp_path / "loop.jpg").symlink_to(tmp_path / "loop.jpg")
+    (tmp_path / "gone.jpg").symlink_to(tmp_path / "nowhere.jpg")
     scandir = os.scandir
 
     def guarded(path):
@@ -142,62 +144,24 @@ def test_a_folder_that_may_not_be_read_is_named(tmp_path: Path, monkeypatch: pyt
         return scandir(path)
 
     monkeypatch.setattr(os, "scandir", guarded)
-    found = scan_folder(tmp_path)
-    assert [file.name for file in found.images] == ["1.jpg"]
-    assert found.words() == "Skipped: the unreadable folder secret."
-
-
-def test_links_that_lead_nowhere_or_to_themselves(tmp_path: Path) -> None:
-    touch(tmp_path, "a/1.jpg")
-    (tmp_path / "a" / "up").symlink_to(tmp_path)
-    (tmp_path / "loop").symlink_to(tmp_path / "loop")
-    (tmp_path / "loop.jpg").symlink_to(tmp_path / "loop.jpg")
-    (tmp_path / "gone.jpg").symlink_to(tmp_path / "nowhere.jpg")
-    assert images(tmp_path) == [
-        "a/1.jpg",
-        "gone.jpg",
-        "loop.jpg",
-    ]  # the last two become problems when they are read
-
-
-@pytest.mark.skipif(os.name != "posix", reason="there are no pipes among files")
-def test_pipes_and_devices_called_images_are_passed_over_and_told(tmp_path: Path) -> None:
-    """Whoever opens one waits, or reads, without end."""
-    touch(tmp_path, "a/1.jpg", "run/2.jpg")
-    os.mkfifo(tmp_path / "a" / "pipe.jpg")
-    os.mkfifo(tmp_path / "run" / "discovery.json")
-    (tmp_path / "a" / "zeros.png").symlink_to("/dev/zero")
-    assert images(tmp_path) == ["a/1.jpg", "run/2.jpg"]
-    assert scan_folder(tmp_path).words() == (
-        "Skipped: the pipes or devices a/pipe.jpg and a/zeros.png and run/discovery.json."
-    )
-
-
-def test_a_folder_called_like_an_image(tmp_path: Path) -> None:
-    (tmp_path / "a.jpg").mkdir()
-    Image.new("RGB", (4, 4)).save(tmp_path / "a.jpg" / "b.png")
-    assert images(tmp_path) == ["a.jpg/b.png"]
+    # two of them become problems when they are read
+    assert images(tmp_path) == ["a.jpg/b.png", "a/1.jpg", "gone.jpg", "loop.jpg"]
+    assert "the unreadable folder secret" in scan_folder(tmp_path).words()
 
 
 def test_the_stream_has_the_order_of_the_parts_of_paths(tmp_path: Path) -> None:
     """Files and folders of one level are mixed, as sorting all the paths by their parts does."""
-    for name in ("b.png", "a/z.png", "a-1.png", "a.png", "c/a/1.png", "c/a.png", "c/a b/2.png", "Z.png"):
-        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / name).touch()
+    touch(tmp_path, "b.png", "a/z.png", "a-1.png", "a.png", "c/a/1.png", "c/a.png", "c/a b/2.png", "Z.png")
     found = [path.relative_to(tmp_path) for path in list_images(tmp_path, FolderScan())]
     assert len(found) == 8
     assert found == sorted(found, key=lambda path: path.parts)
 
 
-def test_images_of_their_own_win_over_packed_ones(tmp_path: Path) -> None:
+def test_images_of_their_own_win_over_packed_ones_which_are_not_mixed(tmp_path: Path) -> None:
     write_tar(tmp_path / "a.tar", [("1.png", square())])
     assert [Path(path).name for path in read_folder(tmp_path).path] == ["a.tar#1"]
-    (tmp_path / "2.png").write_bytes(square())
-    assert [Path(path).name for path in read_folder(tmp_path).path] == ["2.png"]
-
-
-def test_two_kinds_of_packed_images_are_not_mixed(tmp_path: Path) -> None:
-    write_tar(tmp_path / "a.tar", [("1.png", square())])
     write_parquet(tmp_path / "b.parquet", [("1", square(), "")])
     with pytest.raises(InputError, match="both Parquet files"):
         read_folder(tmp_path)
+    (tmp_path / "2.png").write_bytes(square())
+    assert [Path(path).name for path in read_folder(tmp_path).path] == ["2.png"]

@@ -108,7 +108,7 @@ def test_boxes_that_were_forgotten_the_second_time_are_asked_for(run, photos, sm
 
 def test_labels_and_coco_lead_back_to_the_same_boxes(run: Path, photos: Path, tmp_path: Path) -> None:
     images = set(Discovery.load(run).images.path)
-    write_labels(run, tmp_path / "labels.csv", every=True)
+    write_labels(run, tmp_path / "labels.csv", all=True)
     assert list(pd.read_csv(tmp_path / "labels.csv").columns) == ["path", "label", "box"]
     again = load_table(photos, tmp_path / "labels.csv")
     both = load_table(photos, tmp_path / "labels.csv", boxes=photos / "detections.json")

@@ -87,7 +87,7 @@ def check(run: Path, held: Held) -> None:
     placed = loaded.place(list(held.place))
     file = run.parent / "list.csv"
     file.write_text("path\n" + "\n".join(held.place) + "\n")
-    assigned = pd.read_csv(assign_images(run, file, device="cpu").out, keep_default_na=False)
+    assigned = pd.read_csv(assign_images(run, file, overwrite=True, device="cpu").out, keep_default_na=False)
     assert list(assigned.category_id) == list(placed.category_id)
     assert set(placed.category_id) <= {*called, ""}
     assert list(placed.category) == [called.get(id, "") for id in placed.category_id]

@@ -13,8 +13,7 @@ import pytest
 
 from holotype.data.load import load_table
 from holotype.discovery import pipeline
-from holotype.export.camtrap import DEPLOYMENT_COLUMNS as DEPLOYMENTS
-from holotype.export.camtrap import MEDIA, OBSERVATIONS
+from holotype.export.camtrap import DEPLOYMENTS, MEDIA, OBSERVATIONS
 from holotype.results.discovery import Discovery
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "write.md"

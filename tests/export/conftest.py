@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from export.made_results import made_run
 from small_run import train_small
 
 
@@ -41,3 +42,9 @@ def run(model, tmp_path) -> Path:
     for name in ("model.json", "model.safetensors"):
         os.link(model / name, folder / name)
     return folder
+
+
+@pytest.fixture
+def made(tmp_path) -> Path:
+    """A finished run that nothing was trained for."""
+    return made_run(tmp_path)

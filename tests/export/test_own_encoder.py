@@ -62,8 +62,12 @@ def trained_run(tmp_path_factory, squares_folder, tiny_backbone_file):
         yield folder, run, placed, record
 
 
-def test_the_record_names_both_kinds_of_stages(trained_run) -> None:
+def test_the_record_names_both_kinds_of_stages_and_the_exported_graph_is_the_encoder(trained_run) -> None:
     folder, run, _, record = trained_run
+    trained = load_model(folder, "cpu")
+    parity = compare_outputs([parity_sample(trained, 5, 0)], TorchSession(trained))
+    assert parity.sound
+    assert parity.features < 1e-4
     assert record.made.mode == "cached 4+0 3 epochs, images 2 epochs"
     assert record.made.epochs == 5
     assert record.identity.views == "4+0"
@@ -93,35 +97,23 @@ def test_new_images_are_placed_by_it(trained_run, squares_folder) -> None:
     assert (frame.loc[list(placed.table.path), "category_id"].to_numpy() == expected).mean() > 0.98
 
 
-def test_the_exported_graph_is_the_encoder(trained_run) -> None:
-    trained = load_model(trained_run[0], "cpu")
-    parity = compare_outputs([parity_sample(trained, 5, 0)], TorchSession(trained))
-    assert parity.sound
-    assert parity.features < 1e-4
-
-
 def test_an_opinion_beside_a_stage_on_images_has_tokens_of_its_own(trained_run, tmp_path) -> None:
     folder, run, placed, _ = trained_run
     trained, embedded = load_model(folder, "cpu"), frozen_features(run, tmp_path)
-    asked = dataclasses.replace(
-        trained,
-        opinion=fit_lda_of(
-            trained_images(run.loop, run.loop.predict(), 4, run.prepared.images.note), embedded
-        ).kept(),
-        frozen=Encoder(load_backbone(run.experiment.backbone), trained.compute),
-    )
+    own = trained_images(run.loop, run.loop.predict(), 4, run.prepared.images.note)
+    frozen = Encoder(load_backbone(run.experiment.backbone), trained.compute)
+    asked = dataclasses.replace(trained, opinion=fit_lda_of(own, embedded).kept(), frozen=frozen)
     read = asked.features(list(run.loop.table.path))
     assert np.allclose(read.frozen, embedded, atol=1e-4)
     assert np.allclose(read.features, placed.features[HALF], atol=1e-4)
     samples = [parity_sample(asked, 5, 0)]
-    parity = compare_outputs(samples, TorchSession(asked))
-    assert parity.sound
+    assert compare_outputs(samples, TorchSession(asked)).sound
     assert compare_outputs(samples, TorchSession(trained)).probability > 0.01
 
 
 def test_a_method_without_logits_is_not_exported(trained_run, tmp_path, monkeypatch) -> None:
     monkeypatch.setattr("holotype.export.onnx._packages", lambda: (None, None))
-    monkeypatch.delattr(TokensThenImages, "logits")
+    monkeypatch.delattr(TokensThenImages.__mro__[1], "logits")
     assert Stretched.logits is Method.logits is ClustersAtTheEnd.logits
     with pytest.raises(InputError, match="Stretched has no logits, by which an exported model"):
         export_onnx(trained_run[0], tmp_path / "model.onnx")

@@ -1,74 +1,65 @@
-"""Labels for a next run: who gets which, and that `discover` reads the same ones back."""
+"""Labels for a next made, which `discover` reads back, and COCO JSON by its public description."""
 
 from __future__ import annotations
 
 import csv
+import json
 import shutil
 from pathlib import Path
 
 import pytest
+from PIL import Image
 
 from export.made_results import edit, made_run, paths
 from holotype.data.boxes import Box, with_box
+from holotype.data.detections import read_detections
 from holotype.data.load import load_table
 from holotype.errors import InputError
+from holotype.export.coco import write_coco
 from holotype.export.results_table import class_names, label_rows, read_results_table, write_labels
 from holotype.results.apply_edits import FOLLOWS_NOTE
 from holotype.results.describe import LABELLED as OF_BURST
 from holotype.results.discovery import Category, Discovery
 
 
-@pytest.fixture
-def run(tmp_path) -> Path:
-    return made_run(tmp_path)
-
-
 def by_path(run: Path, **how) -> dict[str, str]:
     results = read_results_table(run)
-    return {
-        path: label for path, label in zip(results.path, label_rows(results, **how), strict=True) if label
-    }
+    return labels(results.path, label_rows(results, **how))
 
 
-def test_images_of_which_a_person_has_said_what_they_show_and_no_others(run) -> None:
-    """A move is a label of the next round (docs/correct.md), and so it is one of the next run."""
+def labels(path, label) -> dict[str, str]:
+    return {str(p): str(name) for p, name in zip(path, label, strict=True) if name}
+
+
+def test_images_of_which_a_person_has_said_what_they_show_and_no_others(tmp_path) -> None:
+    """A move is a label of the next round (docs/correct.md), and so of the next run; corrected names count."""
+    run = made_run(tmp_path, 90)
     images = Discovery.load(run).images
-    labelled = {str(p): str(label) for p, label in zip(images.path, images.label, strict=True) if label}
+    labelled = labels(images.path, images.label)
     assert by_path(run) == labelled
-    one, other = paths(run, "new-01")[:2]
+    mine = [path for path, label in labelled.items() if label == "Sandal"]
+    assert len(mine) > 2
+    (one, other), word = paths(run, "new-01")[:2], paths(run, "new-03")[0]
     edit(run, ("rename", "", "new-01", "=Hawk"), ("confirm", one, "", "new-01"), ("move", other, "", "Bag"))
     assert by_path(run) == {**labelled, one: "=Hawk", other: "Bag"}
     every = by_path(run, every=True)
-    assert len(every) == len(images)
-    assert every[other] == "Bag"
-
-
-def test_corrected_names_count(tmp_path) -> None:
-    run = made_run(tmp_path, 90)
-    images = Discovery.load(run).images
-    mine = [str(p) for p, label in zip(images.path, images.label, strict=True) if label == "Sandal"]
-    assert len(mine) > 2
-    other = paths(run, "new-03")[0]
+    assert (len(every), every[other]) == (len(images), "Bag")
     edit(
         run,
         ("rename", "", "Sandal", "Sandals, all"),
         ("move", mine[0], "", "Bag"),
         ("reject", mine[1], "", ""),
-        ("confirm", other, "", "a word that no category has"),
     )
+    edit(run, ("confirm", word, "", "a word that no category has"))
     found = by_path(run)
-    assert found[mine[0]] == "Bag"
+    assert (found[mine[0]], found[word]) == ("Bag", "a word that no category has")
     assert mine[1] not in found
-    assert found[other] == "a word that no category has"
     assert {found[path] for path in mine[2:]} == {"Sandals, all"}
-
-
-def test_a_labelled_image_that_cannot_be_read_keeps_its_label(run) -> None:
-    found = Discovery.load(run)
-    row = int((found.images.label == "Bag").to_numpy().argmax())
-    found.images.loc[row, ["category", "category_id", "kind", "problem"]] = ["", "", "", "cut off"]
-    found.save(run)
-    assert by_path(run)[str(found.images.path[row])] == "Bag"
+    discovery = Discovery.load(run)  # a labelled image that cannot be read keeps its label
+    row = int((discovery.images.label == "Bag").to_numpy().argmax())
+    discovery.images.loc[row, ["category", "category_id", "kind", "problem"]] = ["", "", "", "cut off"]
+    discovery.save(run)
+    assert by_path(run)[str(discovery.images.path[row])] == "Bag"
 
 
 def test_new_categories_without_a_name_get_one_that_a_next_run_does_not_use() -> None:
@@ -82,109 +73,173 @@ def test_new_categories_without_a_name_get_one_that_a_next_run_does_not_use() ->
     assert list(class_names(made).values()) == ["Bag", "near Bag, new 1", "Hawk", "new-03", "new-04"]
 
 
-def test_discover_reads_the_same_labels_back(run, tmp_path) -> None:
-    one, other = paths(run, "new-02")[:2]
+def test_discover_reads_the_same_labels_back(made, tmp_path) -> None:
+    one, other = paths(made, "new-02")[:2]
     edit(
-        run,
+        made,
         ("rename", "", "new-01", '\'quoted, "twice"'),
         ("rename", "", "new-02", "=1+1"),
         ("confirm", one, "", "new-02"),
         ("confirm", other, "", "-Käfer ✓"),
-        ("confirm", paths(run, "new-01")[0], "", "new-01"),
+        ("confirm", paths(made, "new-01")[0], "", "new-01"),
     )
-    done = write_labels(run, tmp_path / "labels.csv")
-    wanted = by_path(run)
+    done = write_labels(made, tmp_path / "labels.csv")
+    wanted = by_path(made)
     assert {"=1+1", "-Käfer ✓", '\'quoted, "twice"'} <= set(wanted.values())
     assert (done.n, len(done.by_class)) == (len(wanted), len(set(wanted.values())))
     table = load_table(tmp_path / "my pictures", tmp_path / "labels.csv")
-    assert {p: label for p, label in zip(table.path, table.label, strict=True) if label} == wanted
+    assert labels(table.path, table.label) == wanted
 
 
-def test_the_file_opens_in_a_spreadsheet(run, tmp_path) -> None:
-    edit(run, ("rename", "", "new-01", "=cmd()"))
-    write_labels(run, tmp_path / "labels.csv", every=True)
+def test_the_file_opens_in_a_spreadsheet_and_needs_no_images(made, tmp_path) -> None:
+    edit(made, ("rename", "", "new-01", "=cmd()"))
+    shutil.rmtree(tmp_path / "my pictures")
+    write_labels(made, tmp_path / "labels.csv", all=True)
     raw = (tmp_path / "labels.csv").read_bytes()
     assert raw.startswith(b"\xef\xbb\xbfpath,label\n")
     rows = list(csv.reader(raw.decode("utf-8-sig").splitlines()))
     assert not [cell for row in rows for cell in row if cell.startswith(("=", "+", "-", "@"))]
-    assert any(row == ["./=cmd().png", "Sneaker"] for row in rows)
+    assert ["./=cmd().png", "Sneaker"] in rows
     assert any(row[1] == "'=cmd()" for row in rows)
 
 
-def test_it_needs_no_files(run, tmp_path) -> None:
-    shutil.rmtree(tmp_path / "my pictures")
-    assert write_labels(run, tmp_path / "labels.csv").n > 0
-    with pytest.raises(InputError, match=r"No image of .* is where it was"):
-        read_results_table(run).check_files()
-
-
-def test_bad_input_is_one_sentence_and_nothing_is_written(run, tmp_path) -> None:
-    with pytest.raises(InputError, match=r"written as \.csv"):
-        write_labels(run, tmp_path / "labels.xlsx")
-    with pytest.raises(InputError, match="There is no folder"):
-        write_labels(tmp_path / "nowhere", tmp_path / "labels.csv")
-    found = Discovery.load(run)
+def test_without_labels_or_images_there_is_nothing_to_write(made, tmp_path) -> None:
+    found = Discovery.load(made)
     found.images["label"] = ""
-    found.save(run)
+    found.save(made)
     with pytest.raises(InputError, match="labelled, moved or confirmed"):
-        write_labels(run, tmp_path / "labels.csv")
+        write_labels(made, tmp_path / "labels.csv")
     assert not (tmp_path / "labels.csv").exists()
     found.images = found.images[:0]
-    found.save(run)
+    found.save(made)
     with pytest.raises(InputError, match="has no images"):
-        read_results_table(run)
+        read_results_table(made)
 
 
-def test_a_file_that_exists_is_replaced_with_overwrite_alone(run, tmp_path) -> None:
-    file = tmp_path / "labels.csv"
-    file.write_text("path,label\nmine.png,kept\n")
-    with pytest.raises(InputError, match="--overwrite"):
-        write_labels(run, file)
-    assert "kept" in file.read_text()
-    write_labels(run, file, overwrite=True)
-    assert "kept" not in file.read_text()
-
-
-def test_the_next_run_finds_every_box_but_the_rejected_ones_in_the_list_alone(run, tmp_path) -> None:
+def test_the_next_run_finds_every_box_but_the_rejected_ones_in_the_list_alone(made, tmp_path) -> None:
     """Pictures without a box in the list are left out, so that boxes without a label would be lost with them."""
-    found = Discovery.load(run)
+    found = Discovery.load(made)
     box = Box(0.1, 0.2, 0.3, 0.4)
     found.images["path"] = [with_box(str(path), box) for path in found.images.path]
-    found.save(run)
-    one, other = paths(run, "new-01")[:2]
-    edit(run, ("confirm", one, "", "new-01"), ("reject", other, "", ""))
-    done = write_labels(run, tmp_path / "labels.csv")
+    found.save(made)
+    one, other = paths(made, "new-01")[:2]
+    edit(made, ("confirm", one, "", "new-01"), ("reject", other, "", ""))
+    done = write_labels(made, tmp_path / "labels.csv")
     table = load_table(tmp_path / "my pictures", tmp_path / "labels.csv")
-    assert set(table.path) == set(Discovery.load(run).images.path) - {other}
-    assert {p: label for p, label in zip(table.path, table.label, strict=True) if label} == by_path(run)
-    assert done.n == len(by_path(run)) < len(table)
+    assert set(table.path) == set(Discovery.load(made).images.path) - {other}
+    assert labels(table.path, table.label) == by_path(made)
+    assert done.n == len(by_path(made)) < len(table)
 
 
-def test_groups_that_people_told_are_told_of_frames_without_a_label_too(run, tmp_path) -> None:
-    found = Discovery.load(run)
+def test_groups_that_people_told_are_told_of_frames_without_a_label_too(made, tmp_path) -> None:
+    found = Discovery.load(made)
     found.images["group"] = [f"seq {row // 2}" if row < 12 else "" for row in range(len(found.images))]
-    found.save(run)
-    told = {str(p): g for p, g in zip(found.images.path, found.images.group, strict=True) if g}
-    assert not set(told) <= set(by_path(run))
-    write_labels(run, tmp_path / "labels.csv")
+    found.save(made)
+    told = labels(found.images.path, found.images.group)
+    assert not set(told) <= set(by_path(made))
+    write_labels(made, tmp_path / "labels.csv")
     table = load_table(tmp_path / "my pictures", tmp_path / "labels.csv")
-    assert {p: g for p, g in zip(table.path, table.group, strict=True) if g} == told
-    assert {p: label for p, label in zip(table.path, table.label, strict=True) if label} == by_path(run)
+    assert labels(table.path, table.group) == told
+    assert labels(table.path, table.label) == by_path(made)
 
 
-def test_labels_that_nobody_gave_are_no_labels_of_people(run) -> None:
+def test_labels_that_nobody_gave_are_no_labels_of_people(made) -> None:
     """The typical images of a merged category have its label in the next round: nobody has looked at them."""
-    found = Discovery.load(run)
+    found = Discovery.load(made)
     mine = [row for row, id in enumerate(found.images.category_id) if id == "new-01"]
     found.images["group"] = ""
     found.images.loc[mine[:4], "label"] = "new-01"
     found.images.loc[mine[:2], "note"] = [FOLLOWS_NOTE, f"{FOLLOWS_NOTE}; the model would say Bag"]
     found.images.loc[mine[1:3], "group"] = "a burst"
     found.images.loc[mine[2], "note"] = OF_BURST
-    found.save(run)
-    results = read_results_table(run)
+    found.save(made)
+    results = read_results_table(made)
     assert [results.by_hand[row] for row in mine[:4]] == [False, False, False, True]
-    assert {results.path[row] for row in mine} & set(by_path(run)) == {results.path[mine[3]]}
+    assert {results.path[row] for row in mine} & set(by_path(made)) == {results.path[mine[3]]}
     found.images.loc[mine[1], "note"] = ""
-    found.save(run)
-    assert [read_results_table(run).by_hand[row] for row in mine[:4]] == [False, True, True, True]
+    found.save(made)
+    assert [read_results_table(made).by_hand[row] for row in mine[:4]] == [False, True, True, True]
+
+
+# -- COCO ------------------------------------------------------------------------------------------------
+
+
+def assert_coco(content: dict) -> None:
+    """What https://cocodataset.org/#format-data asks for."""
+    assert set(content) == {"info", "licenses", "images", "annotations", "categories"}
+    info = dict.fromkeys(("version", "description", "contributor", "url", "date_created"), str) | {
+        "year": int
+    }
+    assert {key: type(value) for key, value in content["info"].items()} == info
+    for key in ("images", "annotations", "categories"):
+        ids = [one["id"] for one in content[key]]
+        assert all(type(id) is int for id in ids)
+        assert len(set(ids)) == len(ids)
+    images = {one["id"]: one for one in content["images"]}
+    for one in images.values():
+        assert type(one["width"]) is type(one["height"]) is int
+        assert min(one["width"], one["height"]) > 0
+        assert isinstance(one["file_name"], str)
+    known = {one["id"] for one in content["categories"]}
+    assert {one["supercategory"] for one in content["categories"]} <= {"known", "new"}
+    for one in content["annotations"]:
+        image = images[one["image_id"]]
+        width, height = image["width"], image["height"]
+        assert one["category_id"] in known
+        assert one["bbox"] == [0, 0, width, height]
+        assert one["area"] == width * height
+        assert one["segmentation"] == [[0, 0, width, 0, width, height, 0, height]]
+        assert one["iscrowd"] == 0
+        assert 0 <= one["score"] <= 1
+
+
+def test_coco_says_what_the_run_says(made, tmp_path) -> None:
+    one, other = paths(made, "new-02")[:2]
+    found = edit(
+        made, ("rename", "", "new-01", "Käfer, =2"), ("move", one, "", "Bag"), ("reject", other, "", "")
+    )
+    Path(paths(made, "Bag")[-1]).unlink()
+    done = write_coco(made, tmp_path / "out" / "coco.json")
+    content = json.loads((tmp_path / "out" / "coco.json").read_text(encoding="utf-8"))
+    assert_coco(content)
+    n = len(found.images)
+    assert (done.images, done.annotations, done.unread) == (n - 1, n - 2, 1)
+    assert (len(content["images"]), len(content["annotations"])) == (n - 1, n - 2)
+    names = {c["id"]: (c["name"], c["supercategory"]) for c in content["categories"]}
+    assert {("Käfer, =2", "new"), ("Bag", "known")} <= set(names.values())
+    said = {a["image_id"]: (names[a["category_id"]][0], a["score"]) for a in content["annotations"]}
+    for image in content["images"]:
+        path = tmp_path / "my pictures" / image["file_name"]
+        assert Image.open(path).size == (image["width"], image["height"])
+        row = found.images[found.images.path == str(path)].iloc[0]
+        score = 1.0 if row.label != "" or str(path) == one else row.probability
+        expected = None if str(path) == other else (row.category, pytest.approx(score, abs=1e-6))
+        assert said.get(image["id"]) == expected
+
+
+def test_what_has_no_probability_has_no_score_and_what_is_unreadable_is_left_out(made, tmp_path) -> None:
+    with pytest.raises(InputError, match=r"does not end in \.json"):
+        write_coco(made, tmp_path / "coco.txt")
+    found = Discovery.load(made)
+    found.images["probability"] = float("nan")
+    found.images.loc[5, ["label", "category", "category_id", "kind", "problem"]] = ["", "", "", "", "cut off"]
+    found.save(made)
+    assert write_coco(made, tmp_path / "coco.json").unread == 1
+    content = json.loads((tmp_path / "coco.json").read_text(encoding="utf-8"))
+    scored = {one["image_id"] for one in content["annotations"] if "score" in one}
+    assert scored == {i + 1 for i, label in enumerate(found.images.label) if label}
+    assert 6 not in {one["id"] for one in content["images"]}
+
+
+def test_scores_of_coco_are_not_those_of_a_detector(made, tmp_path) -> None:
+    """Read as boxes, an image of which the model is unsure was left out as a box of which a detector is."""
+    write_coco(made, tmp_path / "coco.json")
+    content = json.loads((tmp_path / "coco.json").read_text())
+    unsure = [one for one in content["annotations"] if one["score"] < 0.9]
+    assert unsure
+    found = read_detections(tmp_path / "coco.json", confidence=0.9)
+    assert (len(found.boxes), found.left_out) == (len(content["annotations"]), {})
+    content["info"]["description"] = "by somebody else"
+    (tmp_path / "other.json").write_text(json.dumps(content))
+    other = read_detections(tmp_path / "other.json", confidence=0.9)
+    assert len(other.boxes) == len(found.boxes) - len(unsure)

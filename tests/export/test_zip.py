@@ -15,8 +15,9 @@ from holotype.cli.report import command
 from holotype.errors import InputError
 from holotype.export.zip import write_zip
 from holotype.results.discovery import Discovery, RunFacts
-from holotype.results.edits import Edit, edits_csv
 from report.made import make_discovery
+
+TABLES = ("assignments.csv", "categories.csv")
 
 
 @pytest.fixture
@@ -38,18 +39,15 @@ def parts(file: Path) -> dict[str, bytes]:
         return {name: opened.read(name) for name in opened.namelist()}
 
 
-def test_it_holds_the_report_and_tables_and_says_its_size(run, tmp_path, capsys):
+def test_it_holds_the_report_and_tables_and_nothing_of_this_machine(run, tmp_path, capsys):
     file = tmp_path / "to mail.zip"
     assert command([str(run), "--zip", str(file), "--no-progress"]) == 0
     said = capsys.readouterr().out
     assert f"To mail: {file}, {file.stat().st_size / 1000:.1f} kB: the report with 40 small pictures" in said
     assert "assignments.csv and categories.csv" in said
+    names = ("README.txt", "report.html", "report/data.js", "report/thumbs/00000.jpg", *TABLES)
     inside = parts(file)
-    assert set(inside) == {
-        f"to mail/{name}"
-        for name in ("README.txt", "report.html", "report/data.js", "report/thumbs/00000.jpg", "assignments.csv",
-                     "categories.csv")
-    }  # fmt: skip
+    assert set(inside) == {f"to mail/{name}" for name in names}
     assert "Käfer" in inside["to mail/README.txt"].decode()
     table = pd.read_csv(
         io.BytesIO(inside["to mail/assignments.csv"]), encoding="utf-8-sig", keep_default_na=False
@@ -58,14 +56,9 @@ def test_it_holds_the_report_and_tables_and_says_its_size(run, tmp_path, capsys)
     assert (tmp_path / "collection" / table.path.iloc[4]).is_file()
     assert inside["to mail/assignments.csv"].startswith("\ufeff".encode())  # Excel knows accents by it
     categories = pd.read_csv(io.BytesIO(inside["to mail/categories.csv"]))
-    assert dict(zip(categories.category, categories.images, strict=True)) == {
-        c.name: c.n for c in Discovery.load(run).categories
-    }
-
-
-def test_nothing_of_this_machine_is_in_it(run, tmp_path):
-    command([str(run), "--zip", str(tmp_path / "a.zip"), "--no-progress"])
-    for name, content in parts(tmp_path / "a.zip").items():
+    counts = {c.name: c.n for c in Discovery.load(run).categories}
+    assert dict(zip(categories.category, categories.images, strict=True)) == counts
+    for name, content in inside.items():
         for part in filter(None, (str(tmp_path), str(Path.home()).rstrip("/"), str(Path.cwd()))):
             assert part.encode() not in content, name
             assert json.dumps(part)[1:-1].encode() not in content, name
@@ -95,67 +88,35 @@ def test_places_boxes_and_bursts(run, tmp_path):
     assert categories.bursts.sum() < 40
 
 
-def test_the_same_run_gives_the_same_file_which_is_replaced(run, tmp_path):
+def test_a_file_that_exists_and_other_names_are_refused_before_anything_is_begun(run, tmp_path):
+    (tmp_path / "thesis.zip").write_bytes(b"mine")
+    (tmp_path / "folder.zip").mkdir()
+    refusals = {
+        "thesis.zip": "--overwrite",
+        "report.html": r"does not end in \.zip",
+        "folder.zip": "is not a file",
+    }
+    for name, says in refusals.items():
+        with pytest.raises(InputError, match=says):
+            command([str(run), "--zip", str(tmp_path / name), "--no-progress"])
+    assert (tmp_path / "thesis.zip").read_bytes() == b"mine"
+    assert not (run / "report.html").exists()
+
+
+def test_the_same_run_gives_the_same_file_and_a_stop_leaves_that_of_before(run, tmp_path, monkeypatch):
     file = tmp_path / "a.zip"
     command([str(run), "--zip", str(file), "--no-progress"])
     before = file.read_bytes()
     command([str(run), "--zip", str(file), "--no-progress", "--overwrite"])
     assert file.read_bytes() == before
-
-
-def test_what_is_not_ours_stays_and_nothing_is_begun(run, tmp_path):
-    file = tmp_path / "thesis.zip"
-    file.write_bytes(b"mine")
-    with pytest.raises(InputError, match="--overwrite"):
-        command([str(run), "--zip", str(file), "--no-progress"])
-    assert file.read_bytes() == b"mine"
-    assert not (run / "report.html").exists()
-    with pytest.raises(InputError, match=r"does not end in \.zip"):
-        command([str(run), "--zip", str(tmp_path / "report.html")])
-    (tmp_path / "folder.zip").mkdir()
-    with pytest.raises(InputError, match="is not a file"):
-        command([str(run), "--zip", str(tmp_path / "folder.zip")])
-
-
-def test_a_stop_leaves_the_zip_of_before(run, tmp_path, monkeypatch):
-    file = tmp_path / "a.zip"
-    command([str(run), "--zip", str(file), "--no-progress"])
-    before = file.read_bytes()
     monkeypatch.setattr("holotype.export.zip.sheet_name", lambda _: (_ for _ in ()).throw(KeyboardInterrupt))
     with pytest.raises(KeyboardInterrupt):
         write_zip(run, file, overwrite=True)
     assert file.read_bytes() == before
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a.zip", "collection", "run"]
-
-
-def test_a_table_of_what_changed_comes_along(run, tmp_path):
-    found = Discovery.load(run)
-    (run / "rounds" / "0").mkdir(parents=True)
-    (run / "rounds" / str(found.facts.round) / "changes.csv").write_text("category_id\nnew-01\n")
-    command([str(run), "--no-progress"])
-    assert write_zip(run, tmp_path / "a.zip").tables == ("assignments.csv", "categories.csv", "changes.csv")
-    assert "changes.csv what became" in parts(tmp_path / "a.zip")["a/README.txt"].decode()
-
-
-def test_edits_that_come_back_find_their_images(run, tmp_path, capsys):
-    """They call images by the names in the mailed report; once they are in the run, a new zip knows them."""
-    command([str(run), "--zip", str(tmp_path / "a.zip"), "--no-progress"])
-    script = parts(tmp_path / "a.zip")["a/report/data.js"].decode()
-    data = json.loads(script.removeprefix("window.HOLOTYPE = ").removesuffix(";\n"))
-    image = data["images"]["path"][7]
-    row = ["run-made-1", "t", "move", image, "", "Owl", ""]
-    (tmp_path / "edits.csv").write_text(edits_csv([Edit(*row)]), encoding="utf-8")
-    words = [
-        str(run),
-        "--edits",
-        str(tmp_path / "edits.csv"),
-        "--zip",
-        str(tmp_path / "a.zip"),
-        *("--overwrite", "--no-progress"),
-    ]
-    assert command(words) == 0
-    assert "1 edit applied." in capsys.readouterr().out
-    (moved,) = Discovery.load(run).images.query("category == 'Owl'").path
-    assert moved == str(tmp_path / "collection" / image)
-    script = parts(tmp_path / "a.zip")["a/report/data.js"].decode()
-    assert json.loads(script.removeprefix("window.HOLOTYPE = ").removesuffix(";\n"))["log"] == [row]
+    monkeypatch.undo()
+    changes = run / "rounds" / str(Discovery.load(run).facts.round) / "changes.csv"  # comes along
+    changes.parent.mkdir(parents=True)
+    changes.write_text("category_id\nnew-01\n")
+    assert write_zip(run, file, overwrite=True).tables == (*TABLES, "changes.csv")
+    assert "changes.csv what became" in parts(file)["a/README.txt"].decode()

@@ -114,16 +114,6 @@ def test_rows_never_written_change_nothing(case, identity) -> None:
     assert not affinity_graph(rows, wide, ~everyone(90), 5, 0.8, identity).any()
 
 
-def test_a_batch_with_fewer_rows_than_neighbours() -> None:
-    rows = torch.randn(2, 4)
-    near = neighbours(
-        torch.cat([rows, torch.zeros(3, 4)]), torch.tensor([True, True, False, False, False]), 20
-    )
-    assert near.sum() == 2
-    assert near[0, 1] == near[1, 0] == 1
-    assert not affinity_graph(rows, torch.zeros(3, 4), ~everyone(3), 20, 0.8).any()
-
-
 @pytest.mark.parametrize("q", [0.0, 0.31, 0.5, 0.8, 1.0])
 def test_the_threshold_is_torchs_quantile_of_what_lies_above_the_mean(q) -> None:
     torch.manual_seed(0)

@@ -7,7 +7,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from holotype.losses.contrastive import info_nce, sup_con
+from holotype.losses.contrastive import concept_nce, info_nce, sup_con, update_concept_memory
 
 INFONCE = ["b16_d32", "b16_d256", "b1_d32", "dup_images_b6", "identical_rows_b4", "large_norm_b8"]
 SUPCON = ["b16_d32", "b16_d256", "one_image", "all_same_label", "all_distinct", "dup_images_dup_labels"]
@@ -40,14 +40,15 @@ def batch() -> tuple[Tensor, Tensor, Tensor]:
     return z, torch.randint(0, 3, (9,)), torch.rand(9) < 0.6
 
 
-@pytest.mark.parametrize("tau", [1.0, 0.07])
-def test_info_nce_is_the_slow_loop(batch, tau) -> None:
-    assert info_nce(batch[0], tau).item() == pytest.approx(slow_info_nce(batch[0], tau), abs=1e-12)
-
-
 @pytest.mark.parametrize("tau", [1.0, 0.1, 0.07])
-def test_sup_con_is_the_slow_loop(batch, tau) -> None:
+def test_they_are_the_slow_loops(batch, tau) -> None:
+    assert info_nce(batch[0], tau).item() == pytest.approx(slow_info_nce(batch[0], tau), abs=1e-12)
     assert sup_con(*batch, tau).item() == pytest.approx(slow_sup_con(*batch, tau), abs=1e-12)
+
+
+def tolerances(case: str, tau: float) -> dict[str, float]:
+    """One array is stored as float32."""
+    return {"grad_tol64": 1e-7 if case == "b16_d256" else 1e-9, "grad_tol32": 1e-4 if tau == 0.07 else 1e-5}
 
 
 @pytest.mark.parametrize("case", INFONCE)
@@ -55,15 +56,8 @@ def test_info_nce_golden(case, golden, agrees) -> None:
     g = golden("infonce")
     x = g[f"{case}.features"].reshape(2, -1, g[f"{case}.features"].shape[-1])
     for tau in [1.0] if case == "b16_d256" else [1.0, 0.07]:
-        key = f"{case}.tau{tau}"
-        agrees(
-            lambda z, t=tau: info_nce(z, t),
-            [x],
-            g[f"{key}.loss_f64"],
-            [g[f"{key}.grad_f64"].reshape(x.shape)],
-            grad_tol64=1e-7 if case == "b16_d256" else 1e-9,  # that array is stored as float32
-            grad_tol32=1e-4 if tau == 0.07 else 1e-5,
-        )
+        loss, grad = (g[f"{case}.tau{tau}.{name}_f64"] for name in ("loss", "grad"))
+        agrees(lambda z, t=tau: info_nce(z, t), [x], loss, [grad.reshape(x.shape)], **tolerances(case, tau))
 
 
 @pytest.mark.parametrize("case", SUPCON)
@@ -74,59 +68,15 @@ def test_sup_con_golden(case, golden, agrees) -> None:
     x = g[f"{case}.features"].reshape(2, len(label), -1)
     for tau in {"b16_d32": [0.07, 0.1, 1.0], "b16_d256": [0.07]}.get(case, [0.07, 0.1]):
         key, scale = f"{case}.tau{tau}", tau / 0.07  # the reference multiplies by it, unit scale does not
-        agrees(
-            lambda z, t=tau: sup_con(z, label, everyone, t),
-            [x],
-            g[f"{key}.loss_unit_scale_f64"],
-            [g[f"{key}.grad_f64"].reshape(x.shape) / scale],
-            grad_tol64=1e-7 if case == "b16_d256" else 1e-9,
-            grad_tol32=1e-4 if tau == 0.07 else 1e-5,
-        )
+        loss, grad = g[f"{key}.loss_unit_scale_f64"], g[f"{key}.grad_f64"].reshape(x.shape) / scale
+        agrees(lambda z, t=tau: sup_con(z, label, everyone, t), [x], loss, [grad], **tolerances(case, tau))
 
 
-def test_identical_rows_cost_log_of_the_rest() -> None:
+def test_closed_forms(batch) -> None:
+    """Identical rows cost the logarithm of the rest; with distinct labels sup_con is info_nce."""
     assert info_nce(torch.ones(2, 4, 3)).item() == pytest.approx(math.log(7), rel=1e-6)
-
-
-def test_sup_con_of_distinct_labels_is_info_nce(batch) -> None:
     z, everyone = batch[0], torch.ones(9, dtype=torch.bool)
     torch.testing.assert_close(sup_con(z, torch.arange(9), everyone, 0.1), info_nce(z, 0.1))
-
-
-def test_order_of_images_and_views_does_not_matter(batch) -> None:
-    z, label, labelled = batch
-    order = torch.randperm(9)
-    for other in (z[:, order], z.flip(0)):
-        torch.testing.assert_close(info_nce(other), info_nce(z))
-    torch.testing.assert_close(sup_con(z[:, order], label[order], labelled[order]), sup_con(*batch))
-
-
-def test_unlabelled_rows_do_not_enter_sup_con(batch) -> None:
-    z, label, labelled = batch
-    other = torch.where(labelled[None, :, None], z, torch.randn_like(z) * 9)
-    z.requires_grad_()
-    torch.testing.assert_close(sup_con(other, torch.where(labelled, label, 0), labelled), sup_con(*batch))
-    (grad,) = torch.autograd.grad(sup_con(*batch), z)
-    assert (grad[:, ~labelled] == 0).all()
-    assert (grad[:, labelled] != 0).any()
-
-
-def test_finite_at_the_edges(finite) -> None:
-    torch.manual_seed(0)
-    z, label = torch.randn(2, 6, 8), torch.tensor([0, 0, 1, 1, 2, 0])
-    duplicates = z[:, :1].expand(2, 6, 8)
-    for x in (z, duplicates, z[:, :1], 1e4 * z, z * torch.tensor([0.0, 1, 1, 1, 1, 1])[:, None]):
-        finite(lambda x: info_nce(x, 0.07), x)
-        n = x.shape[1]
-        for labelled in (torch.zeros(n) > 0, torch.ones(n) > 0, torch.eye(n)[0] > 0):
-            finite(lambda x, m=labelled: sup_con(x, label[: len(m)], m), x)
-
-
-def test_no_labelled_row_costs_nothing(batch) -> None:
-    z = batch[0].requires_grad_()
-    value = sup_con(z, batch[1], torch.zeros(9, dtype=torch.bool))
-    assert value == 0
-    assert (torch.autograd.grad(value, z)[0] == 0).all()
 
 
 # -- against a teacher (PromptCAL) --------------------------------------------------------------------
@@ -148,9 +98,8 @@ def test_against_a_teacher_golden(case, golden) -> None:
         torch.testing.assert_close(mine, g[f"{case}__{name}_cross"], rtol=1e-7, atol=1e-9)
         torch.testing.assert_close(own, g[f"{case}__{name}_self"], rtol=1e-7, atol=1e-9)
         mine.backward()
-        theirs = g[
-            f"{case}__grad_{name}"
-        ]  # of rows that are taken as unit vectors: ours cannot leave the sphere
+        # of rows that are taken as unit vectors: ours cannot leave the sphere
+        theirs = g[f"{case}__grad_{name}"]
         theirs = theirs - (theirs * student).sum(-1, keepdim=True) * student
         torch.testing.assert_close(z.grad, theirs, rtol=1e-6, atol=1e-9)
 
@@ -161,3 +110,107 @@ def test_a_teacher_takes_no_gradient(batch) -> None:
     (info_nce(z, teacher=teacher) + sup_con(z, *batch[1:], teacher=teacher)).backward()
     assert teacher.grad is None
     torch.testing.assert_close(info_nce(z, teacher=z), info_nce(z))
+
+
+CONCEPT_CASES = [
+    "random",
+    "same_concept_5_times",
+    "one_concept",
+    "untouched_concepts",
+    "momentum_0p2",
+    "closed_form",
+]
+
+
+def case_of(golden, name: str) -> dict[str, torch.Tensor]:
+    every = {
+        key: torch.tensor(value)
+        for key, value in golden("dccl").items()
+        if key.startswith(f"memory_{name}__")
+    }
+    return {key.partition("__")[2]: value for key, value in every.items()}
+
+
+def one_row_at_a_time(memory, concept, x, momentum):
+    for c, row in zip(concept, x, strict=True):
+        memory = update_concept_memory(memory, c[None], row[None, None], momentum)
+    return memory
+
+
+@pytest.mark.parametrize("name", CONCEPT_CASES)
+@pytest.mark.parametrize("spare", [0, 3])
+def test_loss_gradient_and_memory_equal_the_released_code(golden, name, spare):
+    case = case_of(golden, name)
+    x = case["inputs"].float().requires_grad_()
+    before = case["memory_before"].float()
+    n = len(before)
+    memory = torch.cat([before, torch.zeros(spare, before.shape[1])])  # rows beyond n are not in use
+    loss = concept_nce(x, case["targets"], memory, torch.tensor(n), float(case["tau"]))
+    torch.testing.assert_close(loss, case["loss"].float(), rtol=1e-4, atol=2e-6)
+    loss.backward()
+    if "grad_inputs" in case:
+        torch.testing.assert_close(x.grad, case["grad_inputs"], rtol=1e-4, atol=2e-6)
+    after = one_row_at_a_time(memory, case["targets"], x.detach(), float(case["momentum"]))
+    torch.testing.assert_close(after[:n], case["memory_after"], rtol=1e-4, atol=2e-6)
+    assert not after[n:].any()
+
+
+def test_the_instance_terms_equal_the_released_code(golden):
+    features = torch.tensor(golden("dccl")["instance_a__features"]).view(2, 9, -1)
+    label, labelled = (torch.tensor(golden("dccl")[f"instance_a__{name}"]) for name in ("labels", "labelled"))
+    nce, con = info_nce(features, 1.0), sup_con(features, label, labelled, 0.07)
+    for mine, name in ((nce, "infonce"), (con, "supcon"), (0.65 * nce + 0.35 * con, "loss")):
+        assert float(mine) == pytest.approx(float(golden("dccl")[f"instance_a__{name}"]), rel=1e-7)
+
+
+def test_slots_move_at_once_as_they_would_one_by_one():
+    g = torch.Generator().manual_seed(0)
+    memory = torch.nn.functional.normalize(torch.randn(20, 6, generator=g, dtype=torch.float64), dim=1)
+    concept = torch.randperm(20, generator=g)[:8]
+    x = torch.randn(32, 8, 6, generator=g, dtype=torch.float64)
+    at_once = update_concept_memory(memory, concept, x)
+    one_by_one = one_row_at_a_time(memory, concept.repeat(32), x.flatten(0, 1), 0.1)
+    torch.testing.assert_close(at_once, one_by_one, rtol=1e-12, atol=1e-12)
+    untouched = [c for c in range(20) if c not in concept.tolist()]
+    assert torch.equal(at_once[untouched], memory[untouched])
+    torch.testing.assert_close(at_once.norm(dim=1), torch.ones(20, dtype=torch.float64))
+    mean = torch.nn.functional.normalize(0.1 * memory[concept] + 0.9 * x.mean(0), dim=1)
+    assert (at_once[concept] - mean).abs().max() > 0.1  # a batched mean would be another method
+
+
+def test_of_two_slots_of_one_concept_the_last_one_stays_and_no_concept_moves_nothing():
+    g = torch.Generator().manual_seed(0)
+    memory, x = torch.randn(4, 3, generator=g), torch.randn(5, 4, 3, generator=g)
+    moved = update_concept_memory(memory, torch.tensor([0, 2, 0, -1]), x)
+    torch.testing.assert_close(moved[0], update_concept_memory(memory, torch.tensor([0]), x[:, 2:3])[0])
+    assert torch.equal(moved[[1, 3]], memory[[1, 3]])
+    assert torch.equal(update_concept_memory(memory, torch.full((4,), -1), x), memory)
+
+
+def test_rows_without_a_concept_count_for_nothing_and_none_at_all_is_zero():
+    g = torch.Generator().manual_seed(0)
+    x = torch.randn(6, 5, generator=g, requires_grad=True)
+    memory = torch.nn.functional.normalize(torch.randn(7, 5, generator=g), dim=1).requires_grad_()
+    concept = torch.tensor([0, -1, 2, 1, -1, 0])
+    torch.testing.assert_close(
+        concept_nce(x, concept, memory, 3),
+        concept_nce(x[[0, 2, 3, 5]], concept[[0, 2, 3, 5]], memory[:3], 3),
+    )
+    nothing = concept_nce(x, torch.full((6,), -1), torch.zeros(7, 5), torch.tensor(0))
+    assert nothing == 0
+    nothing.backward()
+    assert not x.grad.any()
+    x.grad = None
+    concept_nce(x, concept, memory, 3).backward()
+    assert x.grad.any()
+    assert not x.grad[[1, 4]].any()
+    assert memory.grad is None  # the gradient reaches the images alone
+
+
+def test_closed_forms_of_concepts():
+    """One concept has nothing to be told from; equal centres cost the logarithm of their number."""
+    assert concept_nce(torch.randn(4, 3), torch.zeros(4, dtype=torch.long), torch.randn(9, 3), 1) == 0
+    loss = concept_nce(torch.randn(5, 3), torch.arange(5), torch.eye(3)[:1].expand(8, 3), 8)
+    assert float(loss) == pytest.approx(math.log(8), rel=1e-5)
+    memory = update_concept_memory(torch.tensor([[1.0, 0]]), torch.tensor([0]), torch.tensor([[[0.0, 1.0]]]))
+    torch.testing.assert_close(memory, torch.tensor([[0.1104, 0.9939]]), rtol=0, atol=1e-4)

@@ -13,7 +13,8 @@ from holotype.losses.contrastive import info_nce, sup_con
 from holotype.losses.pseudo_labels import adaptive_targets, cross_view_targets, prototype_separation
 
 DAPL = ["b8_k5", "b11_k7_init02_fp32", "b6_k4_wait10_ramp20", "two_rows_extreme"]
-SEPARATION = ["k10", "fp32", "tau0.05", "tau0.2"]
+SEPARATION = [f"random_{name}" for name in ("k10", "fp32", "tau0.05", "tau0.2")]
+SEPARATION += ["orthonormal", "identical", "etf_k10", "two"]
 
 
 def slow_targets(logits: Tensor, r: float, tau: float) -> Tensor:
@@ -67,12 +68,10 @@ def test_targets_are_the_slow_loop() -> None:
 
 @pytest.mark.parametrize("number", [0, 1, 2])
 def test_the_count_is_the_published_one(number, golden) -> None:
-    g = golden("protogcd")
+    g = {k.removeprefix(f"ratio_schedule_{number}__"): v for k, v in golden("protogcd").items()}
     for batch in (128, 99):
         logits = torch.rand(1, batch, 4)
-        for ratio, n in zip(
-            g[f"ratio_schedule_{number}__ratio"], g[f"ratio_schedule_{number}__n_hard_B{batch}"], strict=True
-        ):
+        for ratio, n in zip(g["ratio"], g[f"n_hard_B{batch}"], strict=True):
             ours = int(adaptive_targets(logits, torch.tensor(ratio, dtype=torch.float32))[1].sum())
             whole = abs(batch * ratio - round(batch * ratio)) < 1e-6
             assert ours == round(batch * ratio) if whole else ours == n
@@ -87,81 +86,41 @@ def test_all_soft_is_self_distillation_and_all_hard_the_other_views_choice() -> 
     torch.testing.assert_close(hard, F.cross_entropy(logits.flatten(0, 1) / 0.1, choice.flatten()))
 
 
-def test_half_of_eight_rows_are_the_four_surest() -> None:
-    torch.manual_seed(2)
-    logits = torch.rand(2, 8, 5)
-    targets, hard = adaptive_targets(logits, 0.5)
-    q = (logits / 0.05).softmax(-1)
-    ratio = q.topk(2).values
-    ratio = ratio[..., 0] / (ratio[..., 1] + 1e-6)
-    for view in range(2):
-        assert int(hard[view].sum()) == 4
-        assert ratio[view][hard[view]].min() >= ratio[view][~hard[view]].max()
-        assert ((targets[view][hard[view]] == 1).sum(-1) == 1).all()
-    torch.testing.assert_close(targets[~hard], q[~hard])
-
-
 @pytest.mark.parametrize("name", SEPARATION)
 def test_separation_golden(name, golden, agrees) -> None:
-    g, key = golden("protogcd"), f"separation_random_{name}"
-    tau = float(g[f"{key}__tau"])
+    g, key = golden("protogcd"), f"separation_{name}"
+    tau = float(g.get(f"{key}__tau", 0.1))
     scale = tau / 0.1  # the released loss multiplies by it, unit scale does not
-    single = {"tol64": 1e-6, "grad_tol64": 1e-5} if name == "fp32" else {}  # computed in float32
-    agrees(
-        lambda mu: prototype_separation(mu, tau),
-        [g[f"{key}__prototypes"]],
-        g[f"{key}__loss"] / scale,
-        [g[f"{key}__grad"] / scale],
-        **single,
-    )
+    single = {"tol64": 1e-6, "grad_tol64": 1e-5} if name.endswith("fp32") else {}  # computed in float32
+    loss, grad = g[f"{key}__loss"] / scale, g[f"{key}__grad"] / scale
+    agrees(lambda mu: prototype_separation(mu, tau), [g[f"{key}__prototypes"]], loss, [grad], **single)
     mu = torch.from_numpy(g[f"{key}__prototypes"]).double()
     assert prototype_separation(mu, tau).item() == pytest.approx(slow_separation(mu, tau), abs=1e-9)
 
 
-@pytest.mark.parametrize("name", ["orthonormal", "identical", "etf_k10", "two"])
-def test_separation_golden_edges(name, golden, agrees) -> None:
-    g, key = golden("protogcd"), f"separation_{name}"
-    agrees(prototype_separation, [g[f"{key}__prototypes"]], g[f"{key}__loss"], [g[f"{key}__grad"]])
-
-
-def test_separation_closed_forms(finite) -> None:
+def test_separation_closed_forms() -> None:
     assert prototype_separation(torch.eye(7)).item() == pytest.approx(0, abs=1e-6)
     assert prototype_separation(torch.eye(3)[:1].expand(4, 3)).item() == pytest.approx(10, rel=1e-6)
     simplex = F.normalize(torch.eye(10, dtype=torch.float64) - 0.1, dim=-1)
     assert prototype_separation(simplex).item() == pytest.approx(-10 / 9, rel=1e-9)
-    one = torch.ones(1, 3, requires_grad=True)
-    assert prototype_separation(one) == 0
-    for mu in (torch.eye(4), torch.ones(5, 3) / 3**0.5, torch.ones(1, 3)):
-        finite(prototype_separation, mu)
+    assert prototype_separation(torch.ones(1, 3)) == 0
 
 
 @pytest.mark.parametrize("name", ["random", "uniform", "constant_prediction", "constant_prediction_fp32"])
 def test_the_entropy_term_is_simgcds(name, golden, agrees) -> None:
-    g, key = golden("protogcd"), f"entropy_{name}"
-    single = {"tol64": 1e-6, "grad_tol64": 1e-5} if name.endswith("fp32") else {}
-    agrees(
-        lambda x: mean_entropy_deficit(x, float(g[f"{key}__tau"])),
-        [g[f"{key}__logits"][None]],
-        g[f"{key}__loss"],
-        [g[f"{key}__grad"][None]],
-        **single,
+    logits, loss, grad, tau = (
+        golden("protogcd")[f"entropy_{name}__{of}"] for of in ("logits", "loss", "grad", "tau")
     )
+    single = {"tol64": 1e-6, "grad_tol64": 1e-5} if name.endswith("fp32") else {}
+    agrees(lambda x: mean_entropy_deficit(x, float(tau)), [logits[None]], loss, [grad[None]], **single)
 
 
 def test_the_contrastive_terms_are_simgcds(golden) -> None:
     g = golden("protogcd")
     z = torch.from_numpy(g["supcon_taus__features_2n"]).view(2, 6, -1)
     label, everyone = torch.from_numpy(g["supcon_taus__labels"]), torch.ones(6, dtype=torch.bool)
-    for tau, with_factor, plain in zip(
-        g["supcon_taus__taus"], g["supcon_taus__loss"], g["supcon_taus__infonce"], strict=True
-    ):
+    columns = (g[f"supcon_taus__{name}"] for name in ("taus", "loss", "infonce"))
+    for tau, with_factor, plain in zip(*columns, strict=True):
         ours = sup_con(z, label, everyone, float(tau))
         assert ours.item() * tau / 0.07 == pytest.approx(float(with_factor), rel=1e-7)
         assert info_nce(z, float(tau)).item() == pytest.approx(float(plain), rel=1e-7)
-
-
-def test_one_class_and_one_image_are_legal() -> None:
-    targets, hard = adaptive_targets(torch.rand(2, 3, 1), 0.5)
-    assert (targets == 1).all()
-    assert hard.sum(-1).tolist() == [1, 1]
-    assert adaptive_targets(torch.rand(2, 1, 4), 0.99)[1].sum() == 0

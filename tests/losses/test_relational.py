@@ -1,5 +1,6 @@
 """Signatures and the discovery loss against loops over pairs."""
 
+import itertools
 import math
 
 import numpy as np
@@ -73,16 +74,12 @@ def test_gradient_is_that_of_the_distances_alone(rows) -> None:
         assert grad_r[i, c].item() == pytest.approx((up - down) / (2 * step), rel=1e-5, abs=1e-6)
 
 
-def test_no_novelty_or_equal_signatures_cost_nothing(rows) -> None:
+def test_no_novelty_equal_signatures_and_pairs_of_one_image_cost_nothing(rows) -> None:
     assert relational_consistency(**{**rows, "w_new": torch.zeros(12)}) == 0
     equal = rows["r"][:1].expand(12, 4)
     assert relational_consistency(**{**rows, "r": equal}).item() == pytest.approx(0, abs=1e-6)
-
-
-def test_pairs_of_one_image_carry_no_weight(rows) -> None:
-    alone = {**rows, "image": torch.zeros(12, dtype=torch.long)}
     rows["r"].requires_grad_()
-    value = relational_consistency(**alone)
+    value = relational_consistency(**{**rows, "image": torch.zeros(12, dtype=torch.long)})
     assert value == 0
     assert (torch.autograd.grad(value, rows["r"])[0] == 0).all()
 
@@ -100,35 +97,20 @@ def test_order_does_not_matter_and_invalid_rows_do_not_enter(rows) -> None:
 def test_the_printed_sum_runs_over_all_pairs(rows) -> None:
     r, f, w = rows["r"], rows["f"], rows["w_new"]
     total = 0.0
-    for i in range(12):
-        for j in range(12):
-            distance = float((r[i] - r[j]).square().sum())
-            total += float(w[i] * w[j]) * math.exp(cosine(f[i], f[j]) / TAU) * distance
+    for i, j in itertools.product(range(12), repeat=2):
+        distance = float((r[i] - r[j]).square().sum())
+        total += float(w[i] * w[j]) * math.exp(cosine(f[i], f[j]) / TAU) * distance
     assert discovery_loss_as_printed(r, f, w, TAU).item() == pytest.approx(total, rel=1e-10)
 
 
 def test_finite_at_the_edges(rows, finite) -> None:
     r, f, w, image, valid = (rows[k] for k in ("r", "f", "w_new", "image", "valid"))
-    one = torch.arange(12) == 3
-    for mask in (valid, torch.zeros_like(valid), torch.ones_like(valid), one):
-        for x, y, v in (
-            (r, f, w),
-            (r, f, w * 0),
-            (r * 0, f * 0, w),
-            (r[:1].expand(12, 4), f[:1].expand(12, 5), w),
-        ):
-            finite(
-                lambda a, b, c, m=mask: relational_consistency(a, b, c, image, m),
-                x,
-                y,
-                v,
-            )
+    alike = (r[:1].expand(12, 4), f[:1].expand(12, 5), w)
+    for mask in (valid, torch.zeros_like(valid), torch.ones_like(valid), torch.arange(12) == 3):
+        for inputs in ((r, f, w), (r, f, w * 0), (r * 0, f * 0, w), alike):
+            finite(lambda a, b, c, m=mask: relational_consistency(a, b, c, image, m), *inputs)
     finite(discovery_loss_as_printed, r, f, w)
-    finite(signature_sum, f, f[:3])
-
-
-def signature_sum(f: Tensor, prototypes: Tensor) -> Tensor:
-    return signature(f, prototypes).sum()
+    finite(lambda x, prototypes: signature(x, prototypes).sum(), f, f[:3])
 
 
 FUSION = ["q10_c4_h3", "q6_c3_h2_alpha0.3", "q2", "q1"]
@@ -146,9 +128,11 @@ def test_fusion_is_the_row_stochastic_matrix(q) -> None:
     torch.testing.assert_close(circular_fusion(z, weight), mixing @ z)
 
 
-def test_fusion_of_weight_zero_is_the_identity() -> None:
-    z = torch.randn(6, 3)
-    assert torch.equal(circular_fusion(z, torch.zeros(6)), z)
+def test_fusion_of_weight_zero_is_the_identity_and_the_source_row_learns_nothing() -> None:
+    z = torch.randn(2, 3, requires_grad=True)
+    assert torch.equal(circular_fusion(z, torch.zeros(2)), z)
+    (grad,) = torch.autograd.grad(circular_fusion(z, torch.tensor([0.0, 0.3]))[1].sum(), z)
+    torch.testing.assert_close(grad, torch.tensor([[0.0], [0.7]]).expand(2, 3))
 
 
 @pytest.mark.parametrize("case", FUSION)
@@ -160,12 +144,6 @@ def test_fusion_golden(case, golden) -> None:
         weight = torch.full((len(z),), float(g[f"{key}.alpha"]), dtype=dtype)
         ours = circular_fusion(z.flip(0), weight).flip(0)
         np.testing.assert_allclose(ours, g[f"{key}.{name}"], atol=tol)
-
-
-def test_the_source_row_carries_no_gradient() -> None:
-    z = torch.randn(2, 3, requires_grad=True)
-    (grad,) = torch.autograd.grad(circular_fusion(z, torch.tensor([0.0, 0.3]))[1].sum(), z)
-    torch.testing.assert_close(grad, torch.tensor([[0.0], [0.7]]).expand(2, 3))
 
 
 @pytest.fixture
@@ -188,10 +166,13 @@ def test_alignment_is_the_slow_loop(groups) -> None:
     assert behaviour_alignment(*groups).item() == pytest.approx(sum(terms) / 3, abs=1e-12)
 
 
-def test_alignment_vanishes_where_all_changes_agree(groups) -> None:
-    anchor, _, weight, labelled = groups
+def test_alignment_vanishes_where_all_changes_agree_and_knows_no_order(groups) -> None:
+    anchor, partner, weight, labelled = groups
     same = anchor[:, None].expand(5, 3, 4)
     assert behaviour_alignment(anchor, same, weight, labelled).item() == pytest.approx(0, abs=1e-9)
+    order, inner = torch.randperm(5), torch.randperm(3)
+    other = (anchor[order], partner[order][:, inner], weight[order][:, inner], labelled[order])
+    torch.testing.assert_close(behaviour_alignment(*other), behaviour_alignment(*groups))
 
 
 def test_no_gradient_reaches_the_anchor(groups) -> None:
@@ -215,13 +196,6 @@ def test_fusing_one_partner_only_rescales_the_alignment() -> None:
     value = behaviour_alignment(delta[:1], fused[1:][None], torch.full((1, 1), w), torch.ones(1).bool())
     expected = (1 - 0.3 * w) ** 2 * (delta[0] - delta[1]).square().sum()
     torch.testing.assert_close(value, expected, rtol=1e-5, atol=0)
-
-
-def test_alignment_does_not_depend_on_the_order(groups) -> None:
-    anchor, partner, weight, labelled = groups
-    order, inner = torch.randperm(5), torch.randperm(3)
-    other = (anchor[order], partner[order][:, inner], weight[order][:, inner], labelled[order])
-    torch.testing.assert_close(behaviour_alignment(*other), behaviour_alignment(*groups))
 
 
 def test_alignment_is_finite_at_the_edges(groups, finite) -> None:

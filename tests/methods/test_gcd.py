@@ -48,23 +48,6 @@ def test_the_total_and_its_gradients_equal_the_released_code():
         torch.testing.assert_close(parameter.grad, expected, atol=ATOL, rtol=ATOL, msg=ours)
 
 
-def test_the_head_is_as_wide_as_asked():
-    task = Task(2, 4, 8, 20, 6)
-    with torch.device("meta"):
-        assert GCD(GCDConfig(), task).head(torch.zeros(3, 8)).shape == (3, 65_536)
-        assert GCD(GCDConfig(proj_out=512), task).head(torch.zeros(3, 8)).shape == (3, 512)
-        assert GCD(GCDConfig(**GCD.presets["light"]), task).head(torch.zeros(3, 8)).shape == (3, 256)
-
-
-def test_a_batch_without_labels_learns_from_views_alone():
-    method = GCD(GCDConfig(proj_out=16), Task(2, 4, 8, 20, 6))
-    nobody = torch.zeros(5, dtype=torch.bool)
-    batch = Batch(torch.randn(2, 5, 8), torch.zeros(5, dtype=torch.long), nobody, torch.arange(5))
-    terms = method.loss(batch, {})
-    assert terms["con_s"] == 0
-    assert terms["con_u"] > 0
-
-
 def blobs(k: int, n_known: int, each: int = 20) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     g = torch.Generator().manual_seed(0)
     truth = torch.arange(k * each) % k
@@ -73,12 +56,10 @@ def blobs(k: int, n_known: int, each: int = 20) -> tuple[torch.Tensor, torch.Ten
     return x, truth, torch.where(labelled, truth, -1)
 
 
-def finished(x, label, k, n_known, **config) -> GCD:
-    method = GCD(
-        GCDConfig(proj_out=16, n_init=3, **config), Task(n_known, k, 8, len(x), int((label >= 0).sum()))
-    )
-    rows = torch.arange(len(x))
-    method.finish(Images(rows, label, len(x), torch.Generator().manual_seed(1), lambda: x))
+def finished(x, label, k, n_known) -> GCD:
+    task = Task(n_known, k, 8, len(x), int((label >= 0).sum()))
+    method = GCD(GCDConfig(proj_out=16, n_init=3), task)
+    method.finish(Images(torch.arange(len(x)), label, len(x), torch.Generator().manual_seed(1), lambda: x))
     return method
 
 
@@ -98,6 +79,8 @@ def test_it_is_the_nearest_centre_of_normalised_features():
     distance = torch.cdist(l2_normalize(x), method.centres)
     torch.testing.assert_close(method.logits(x), -distance.square() / 0.1, atol=1e-4, rtol=1e-4)
     assert torch.equal(method.predict(x).category, distance.argmin(-1))
+    x, truth, label = blobs(3, 3)  # every class known
+    assert torch.equal(finished(x, label, 3, 3).predict(x).category, truth)
 
 
 @pytest.mark.parametrize("gone", [0, 1, 2])
@@ -110,8 +93,3 @@ def test_a_known_class_without_a_readable_image_moves_no_other(gone):
     for c in {0, 1, 2} - {gone}:
         assert (category[truth == c] == c).all()
     assert len(category.unique()) == 5
-
-
-def test_every_class_known():
-    x, truth, label = blobs(3, 3)
-    assert torch.equal(finished(x, label, 3, 3).predict(x).category, truth)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 import sys
-import types
 from pathlib import Path
+from unittest.mock import MagicMock
+from unittest.mock import call as mock_call
 
 import numpy as np
 import pytest
@@ -39,11 +40,6 @@ def golden_graph(case: str, weight: str = "edge_w") -> csr_array:
     return graph(source, goal, w, len(GOLDEN[f"graph_{case}__community"]))
 
 
-def groups(label) -> set[frozenset[int]]:
-    """A partition as sets of rows, without the outliers."""
-    return {frozenset(np.flatnonzero(label == c).tolist()) for c in np.unique(label) if c >= 0}
-
-
 def planted(n: int, classes: int, k: int, within: float, seed: int) -> tuple[csr_array, np.ndarray]:
     """k links from each node: a share of them, on average, into its class; most others into a few related classes."""
     rng = np.random.default_rng(seed)
@@ -67,14 +63,11 @@ def planted(n: int, classes: int, k: int, within: float, seed: int) -> tuple[csr
 
 @pytest.mark.parametrize("case", GRAPHS)
 def test_the_communities_equal_those_of_infomap(case):
-    found = drop_small_communities(
-        communities(golden_graph(case), seed=0), 1 + int(GOLDEN[f"graph_{case}__k2"])
-    )
-    theirs = GOLDEN[f"graph_{case}__community"]
-    assert groups(found) == groups(theirs)
-    np.testing.assert_array_equal(found, theirs)  # outliers, and the order of first appearance
-    assert found.max() + 1 == GOLDEN[f"graph_{case}__n_communities"]
-    assert (found < 0).sum() == GOLDEN[f"graph_{case}__n_outliers"]
+    g = {key.removeprefix(f"graph_{case}__"): GOLDEN[key] for key in GOLDEN.files if f"graph_{case}__" in key}
+    found = drop_small_communities(communities(golden_graph(case), seed=0), 1 + int(g["k2"]))
+    np.testing.assert_array_equal(found, g["community"])  # outliers, and the order of first appearance
+    assert found.max() + 1 == g["n_communities"]
+    assert (found < 0).sum() == g["n_outliers"]
 
 
 @pytest.mark.parametrize("rule", ["", "_intended"])
@@ -83,27 +76,25 @@ def test_the_communities_with_labelled_edges_equal_those_of_infomap(rule):
     np.testing.assert_array_equal(found, GOLDEN[f"graph_labelled_edges__community{rule}"])
 
 
-def test_two_triangles_on_a_string():
-    source, goal, weight = (GOLDEN[f"two_triangles__edge_{name}"] for name in ("src", "dst", "w"))
-    np.testing.assert_array_equal(communities(graph(source, goal, weight, 6), 0), [0, 0, 0, 1, 1, 1])
-
-
-def test_small_cliques_in_a_ring_stay_apart():
-    """Modularity merges neighbours here: 40 cliques of 5 are below its resolution."""
+def test_two_triangles_on_a_string_and_small_cliques_in_a_ring():
+    """Modularity merges neighbours there: 40 cliques of 5 are below its resolution."""
+    edges = (GOLDEN[f"two_triangles__edge_{name}"] for name in ("src", "dst", "w"))
+    np.testing.assert_array_equal(communities(graph(*edges, 6), 0), [0, 0, 0, 1, 1, 1])
     source, goal = [], []
     for c in range(40):
-        for i in range(5):
-            source += [5 * c + i] * 4
-            goal += [5 * c + j for j in range(5) if j != i]
-        source += [5 * c, (5 * c + 6) % 200]
-        goal += [(5 * c + 6) % 200, 5 * c]
+        pairs = [(5 * c + i, 5 * c + j) for i in range(5) for j in range(5) if i != j]
+        pairs += [(5 * c, (5 * c + 6) % 200), ((5 * c + 6) % 200, 5 * c)]
+        source += [a for a, _ in pairs]
+        goal += [b for _, b in pairs]
     found = communities(graph(source, goal, np.ones(len(source)), 200), 0)
     np.testing.assert_array_equal(found, np.repeat(np.arange(40), 5))
 
 
-@pytest.mark.parametrize("seed", range(3))
-def test_planted_classes_are_found_exactly_where_they_are_clear(seed):
-    weight, truth = planted(1200, 40, 14, 2 / 3, seed)
+@pytest.mark.parametrize(
+    ("n", "classes", "seed"), [(1200, 40, 0), (1200, 40, 1), (1200, 40, 2), (6000, 200, 0)]
+)
+def test_planted_classes_are_found_exactly_where_they_are_clear(n, classes, seed):
+    weight, truth = planted(n, classes, 14, 2 / 3, seed)
     np.testing.assert_array_equal(communities(weight, seed), truth)
 
 
@@ -131,19 +122,16 @@ def test_the_search_ends_where_moves_one_by_one_end():
 def one_by_one(walk, seed: int) -> np.ndarray:
     """The plain search: every node in turn goes where L falls most, then every module."""
     rng, n = np.random.default_rng(seed), len(walk.node)
-    moves = Moves(walk, np.arange(n))
-    moved = True
+    moves, moved = Moves(walk, np.arange(n)), True
     while moved:
         moved = False
         for i in rng.permutation(n):
             node, goal, _ = moves.best(np.array([i]))
             if len(node):
-                module = moves.module.copy()
+                module, moved = moves.module.copy(), True
                 module[node] = goal
                 moves.set(module)
-                moved = True
-    merged = True
-    module = moves.module
+    module, merged = moves.module, True
     while merged:
         merged = False
         for m in np.unique(module):
@@ -156,35 +144,25 @@ def one_by_one(walk, seed: int) -> np.ndarray:
 
 def test_a_seed_is_a_partition_and_names_do_not_matter():
     weight, _ = planted(600, 30, 10, 0.4, 0)
-    np.testing.assert_array_equal(communities(weight, 3), communities(weight, 3))
-    first = np.unique(communities(weight, 3), return_index=True)[1]
-    assert (np.diff(first) > 0).all()
+    module = communities(weight, 3)
+    np.testing.assert_array_equal(communities(weight, 3), module)
+    assert (np.diff(np.unique(module, return_index=True)[1]) > 0).all()
     order = np.random.default_rng(0).permutation(600)
     walk, mixed = network(weight), network(weight[order][:, order])
-    module = communities(weight, 3)
     assert codelength(mixed, module[order]) == pytest.approx(codelength(walk, module), abs=1e-12)
 
 
 def test_nodes_without_links_are_alone_and_an_empty_graph_is_no_fault():
     np.testing.assert_array_equal(communities(csr_array((5, 5)), 0), np.arange(5))
-    np.testing.assert_array_equal(drop_small_communities(np.arange(5), 2), -np.ones(5))
     assert len(communities(csr_array((0, 0)), 0)) == 0
     found = communities(graph([0, 1, 3, 4], [1, 0, 4, 3], [1, 1, 1, 1], 6), 0)
     np.testing.assert_array_equal(found, [0, 0, 1, 2, 2, 3])
-
-
-def test_two_hundred_communities_of_six_thousand_images_are_found():
-    weight, truth = planted(6000, 200, 14, 2 / 3, 0)
-    np.testing.assert_array_equal(communities(weight, 0), truth)
+    np.testing.assert_array_equal(drop_small_communities(np.arange(5), 2), -np.ones(5))
+    some = drop_small_communities(np.array([0, 1, 1, 2, 3, 3, 3, 2]), 2)
+    np.testing.assert_array_equal(some, [-1, 0, 0, 1, 2, 2, 2, 1])  # numbered anew
 
 
 # -- what stands beside it ---------------------------------------------------------------------------
-
-
-def test_small_communities_are_outliers_and_the_rest_are_numbered_anew():
-    np.testing.assert_array_equal(
-        drop_small_communities(np.array([0, 1, 1, 2, 3, 3, 3, 2]), 2), [-1, 0, 0, 1, 2, 2, 2, 1]
-    )
 
 
 def test_company_counts_the_others_and_the_labelled_pairs():
@@ -205,30 +183,16 @@ def test_infomap_is_asked_for_by_name_and_missed_in_one_sentence(monkeypatch):
 
 def test_infomap_is_given_the_directed_graph_and_the_seed(monkeypatch):
     """A stand-in with the package's names: it merges nodes 0 and 1 and leaves out the node without links."""
-    told = []
-
-    class Infomap:
-        def __init__(self, options):
-            told.append(options)
-
-        def add_node(self, node):
-            told.append(node)
-
-        def add_link(self, source, goal, weight):
-            told.append((source, goal, weight))
-
-        def run(self):
-            told.append("run")
-
-        def get_modules(self):
-            return {0: 7, 1: 7, 2: 1}
-
-    monkeypatch.setitem(sys.modules, "infomap", types.SimpleNamespace(Infomap=Infomap))
+    stand_in = MagicMock()
+    stand_in.Infomap.return_value.get_modules.return_value = {0: 7, 1: 7, 2: 1}
+    monkeypatch.setitem(sys.modules, "infomap", stand_in)
     found = communities(graph([0, 1], [1, 2], [0.5, 0.25], 4), 4, "infomap")
     np.testing.assert_array_equal(found, [0, 0, 1, 2])
-    assert told == [
-        "--two-level --directed --silent --seed 5", 0, 1, 2, 3, (0, 1, 0.5), (1, 2, 0.25), "run"
-    ]  # fmt: skip
+    stand_in.Infomap.assert_called_once_with("--two-level --directed --silent --seed 5")
+    search = stand_in.Infomap.return_value
+    assert [call.args for call in search.add_node.call_args_list] == [(0,), (1,), (2,), (3,)]
+    assert [call.args for call in search.add_link.call_args_list] == [(0, 1, 0.5), (1, 2, 0.25)]
+    assert search.mock_calls[-2:] == [mock_call.run(), mock_call.get_modules()]
 
 
 def blobs(n: int = 6, each: int = 9) -> tuple[torch.Tensor, torch.Tensor]:
@@ -240,31 +204,16 @@ def blobs(n: int = 6, each: int = 9) -> tuple[torch.Tensor, torch.Tensor]:
 
 def test_groups_are_found_and_the_same_call_finds_the_same():
     x, truth = blobs()
-    found = find_concepts(x, torch.full_like(truth, -1), seed=3)
+    nobody = torch.full_like(truth, -1)
+    found, again = (find_concepts(x, nobody, seed=3) for _ in range(2))
     assert torch.equal(found.of, truth)  # numbered by first appearance
-    assert found.count == 6
-    assert found.positives == 8
-    assert found.precision != found.precision  # NaN: nothing is labelled
-    again = find_concepts(x, torch.full_like(truth, -1), seed=3)
     assert torch.equal(found.of, again.of)
-
-
-def test_groups_below_the_smallest_are_outliers():
-    x, truth = blobs()
-    keep = (truth != 2) | (torch.arange(len(truth)) < 12)  # two images of group 2
-    found = find_concepts(x[keep], torch.full((int(keep.sum()),), -1), seed=0)
-    assert found.count == 5
-    assert (found.of[truth[keep] == 2] == -1).all()
-
-
-def test_precision_is_that_of_labelled_pairs():
-    x, truth = blobs()
-    found = find_concepts(x, truth // 2 * 2, edges="none", seed=0)
-    assert found.precision == 1.0
-    wrong = torch.where(
-        torch.arange(len(truth)) < 6, -1, torch.arange(len(truth)) // 6
-    )  # nine different labels
-    assert find_concepts(x, wrong, edges="none", seed=0).precision == 0.0
+    assert (found.count, found.positives) == (6, 8)
+    assert math.isnan(found.precision)  # nothing is labelled
+    keep = (truth != 2) | (torch.arange(len(truth)) < 12)  # two images of group 2 are outliers
+    few = find_concepts(x[keep], nobody[keep], seed=0)
+    assert few.count == 5
+    assert (few.of[truth[keep] == 2] == -1).all()
 
 
 def test_means_are_of_raw_features_and_then_of_unit_length():

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import dataclasses
 from importlib.metadata import EntryPoint
 
 import pytest
 
 from holotype.errors import InputError
-from holotype.methods import METHODS, Method, find_method, plugin_names
+from holotype.methods import METHODS, Card, Method, find_method, plugin_names
 
 OWN = """
 from holotype.methods import Method
@@ -27,21 +26,6 @@ def own_module(tmp_path, monkeypatch) -> str:
     return "module_of_ones_own"
 
 
-def test_a_package_cannot_take_a_name_that_is_ours(monkeypatch):
-    ours = [EntryPoint(name, "elsewhere:Mine", "holotype.methods") for name in ("rpc", "other")]
-    monkeypatch.setattr("holotype.methods.registry.entry_points", lambda *, group, name=None: ours)
-    assert plugin_names() == ["other"]
-
-
-def test_every_key_leads_to_its_method():
-    assert {"kmeans", "simgcd", "debgcd", "rpc"} <= set(METHODS)
-    for name, cls in METHODS.items():
-        assert find_method(name) is cls
-        assert issubclass(cls, Method)
-        assert dataclasses.is_dataclass(cls.Config)
-        assert cls.presets["default"] == {}
-
-
 @pytest.mark.parametrize("name", METHODS)
 def test_every_method_has_a_card_of_its_own(name):
     card = vars(METHODS[name])["card"]
@@ -51,72 +35,76 @@ def test_every_method_has_a_card_of_its_own(name):
         assert "\n" not in words
 
 
-def test_a_class_of_ones_own(own_module):
+def test_a_card_is_read_from_the_docstring():
+    class Mine(Method):
+        """Heads.
+
+        Title: Mine
+        Paper: Ada: A Title: with a colon,
+            on two lines. Journal 2024
+        Summary: What it does.
+        Differs:
+        - One - thing
+          in two lines.
+        - Another.
+        """
+
+    paper = "Ada: A Title: with a colon, on two lines. Journal 2024"
+    assert Mine.card == Card("Mine", paper, 2024, "What it does.", ("One - thing in two lines.", "Another."))
+    assert type("Silent", (Method,), {}).card is None
+
+
+def test_a_class_of_ones_own_and_an_entry_point_of_another_package(own_module, monkeypatch):
     assert find_method(f"{own_module}:Mine").__name__ == "Mine"
+    entries = [EntryPoint(name, f"{own_module}:Mine", "holotype.methods") for name in ("rpc", "mine")]
 
-
-def test_an_entry_point_of_another_package(own_module, monkeypatch):
-    entry = EntryPoint("mine", f"{own_module}:Mine", "holotype.methods")
-
-    def installed(*, group, name="mine"):
-        return [entry] if (group, name) == ("holotype.methods", "mine") else []
+    def installed(*, group, name=None):
+        return [entry for entry in entries if group == entry.group and name in (None, entry.name)]
 
     monkeypatch.setattr("holotype.methods.registry.entry_points", installed)
     assert find_method("mine").__name__ == "Mine"
     assert plugin_names() == ["mine"]
-    with pytest.raises(InputError, match=r"no method 'yours'; choose one of .*, rpc, mine, or"):
-        find_method("yours")
-    with pytest.raises(InputError, match=r"no method 'mien' \(did you mean mine\?\)"):
-        find_method("mien")
     assert find_method("rpc") is METHODS["rpc"]  # a package cannot take a name that is ours
-
-
-@pytest.mark.parametrize(("name", "close"), [("rcp", "rpc"), ("simgdc", "simgcd"), ("zzzzzz", None)])
-def test_a_wrong_name_is_answered_with_the_names_there_are(name, close):
-    with pytest.raises(InputError) as refused:
-        find_method(name)
-    sentence = str(refused.value)
-    assert f"{name!r} (did you mean {close}?);" in sentence if close else f"{name!r};" in sentence
-    assert ", ".join(METHODS) in sentence
-    assert "package.module:Class" in sentence
-
-
-@pytest.mark.parametrize("name", ["no.such.module:Mine", "holotype.methods:Nothing", ":Mine", ".mine:Mine"])
-def test_a_place_where_nothing_is(name):
-    with pytest.raises(InputError, match=r"cannot be imported.*package\.module:Class"):
-        find_method(name)
-
-
-def test_a_class_that_is_misspelt_is_answered_with_the_nearest_of_its_module(own_module):
-    with pytest.raises(
-        InputError, match=rf"no attribute 'Mien'\) \(did you mean {own_module}:Mine\?\); write"
-    ):
-        find_method(f"{own_module}:Mien")
-
-
-@pytest.mark.parametrize("name", ["a_function", "__name__"])
-def test_something_that_is_no_method(own_module, name):
-    with pytest.raises(InputError, match="not a method"):
-        find_method(f"{own_module}:{name}")
-
-
-def test_the_default_preset_is_there_whether_a_method_names_it_or_not():
-    from holotype.methods import Method
-
-    class Mine(Method):
-        presets = {"without": {"near": 0.0}}  # noqa: RUF012
-
-    assert Mine.presets == {"default": {}, "without": {"near": 0.0}}
-    assert Method.presets == {"default": {}}
-    assert type("Child", (Mine,), {}).presets == Mine.presets
+    with pytest.raises(InputError, match=r"no method 'mien' \(did you mean mine\?\); .*, rpc, mine, or"):
+        find_method("mien")
 
 
 @pytest.mark.parametrize(
     ("name", "told"),
-    [("rpc@reading", "(write rpc --preset reading)"), ("simgdc@as_run", "(did you mean simgcd?)")],
+    [
+        ("rcp", " (did you mean rpc?)"),
+        ("zzzzzz", ""),
+        (
+            "rpc@reading",
+            " (write rpc --preset reading)",
+        ),  # lists of methods take it there, and nothing else does
+        ("simgdc@as_run", " (did you mean simgcd?)"),
+    ],
 )
-def test_a_preset_behind_the_name_is_told_apart(name, told):
-    """Lists of methods take it there, and nothing else does."""
+def test_a_wrong_name_is_answered_with_the_names_there_are(name, told):
     with pytest.raises(InputError) as refused:
         find_method(name)
-    assert f"There is no method {name!r} {told}; choose one of" in str(refused.value)
+    assert f"There is no method {name!r}{told}; choose one of {', '.join(METHODS)}" in str(refused.value)
+    assert "package.module:Class" in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("no.such.module:Mine", "cannot be imported.*package"),
+        (":Mine", "cannot be imported"),
+        (".mine:Mine", "cannot be imported"),
+        ("module_of_ones_own:Mien", r"did you mean module_of_ones_own:Mine\?"),
+        ("module_of_ones_own:a_function", "not a method"),
+        ("module_of_ones_own:__name__", "not a method"),
+    ],
+)
+def test_a_place_where_no_method_is(own_module, name, said):
+    with pytest.raises(InputError, match=said):
+        find_method(name)
+
+
+def test_the_default_preset_is_there_whether_a_method_names_it_or_not():
+    mine = type("Mine", (Method,), {"presets": {"without": {"near": 0.0}}})
+    assert mine.presets == type("Child", (mine,), {}).presets == {"default": {}, "without": {"near": 0.0}}
+    assert Method.presets == {"default": {}}

@@ -1,4 +1,4 @@
-"""Schedules against the golden numbers of the released code."""
+"""Schedules against the golden numbers of the released code; how long stages are."""
 
 import itertools
 from pathlib import Path
@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from holotype.methods import Progress
+from holotype.methods import ParamGroup, Progress, Stage
 from holotype.methods.schedules import constant, cosine, cosine_lr, drops, linear_warmup, ramp, sigmoid_ramp
 
 GOLDEN = np.load(Path(__file__).parents[1] / "parity/schedules.npz")
@@ -24,18 +24,13 @@ def test_lr_and_teacher_temperature_equal_the_released_code(case):
     np.testing.assert_allclose(temps, GOLDEN[f"{case}.teacher_temp"], rtol=1e-9)
 
 
-def test_a_run_shorter_than_the_warmup_still_ends_at_the_last_temperature():
+def test_short_runs_and_ramps():
     temps = [linear_warmup(0.07, 0.04, 30, e, 5) for e in range(5)]
-    assert temps[0] == 0.07
-    assert temps[-1] == pytest.approx(0.04)
     assert temps == sorted(temps, reverse=True)
-
-
-def test_ramp():
+    assert (temps[0], temps[-1]) == (0.07, pytest.approx(0.04))
     assert [ramp(e, 4, 200) for e in range(6)] == [0, 0.25, 0.5, 0.75, 1, 1]
-    assert ramp(0, 0, 200) == 1
     assert [ramp(e, 30, 6) for e in range(6)] == pytest.approx([0, 1 / 3, 2 / 3, 1, 1, 1])
-    assert ramp(0, 30, 1) == 1
+    assert ramp(0, 0, 200) == ramp(0, 30, 1) == 1
 
 
 def test_a_warm_up_rises_to_the_cosine_and_leaves_the_rest_alone():
@@ -78,3 +73,38 @@ def test_the_sigmoid_ramp_is_autonovels():
         np.testing.assert_allclose(ours, values, rtol=1e-9)
     assert sigmoid_ramp(0, 150) == pytest.approx(0.0067, abs=1e-4)
     assert sigmoid_ramp(150, 150) == sigmoid_ramp(0, 0) == 1
+
+
+@pytest.mark.parametrize(
+    ("stage", "epochs", "length"),
+    [
+        (Stage(), 200, 200),
+        (Stage(share=0.5), 200, 100),
+        (Stage(share=0.3), 5, 2),
+        (Stage(share=0.01), 5, 1),  # at least one
+        (Stage(epochs=7, share=0.5), 200, 7),
+    ],
+)
+def test_a_stage_is_a_share_of_training_or_a_fixed_number_of_epochs(stage, epochs, length):
+    assert stage.length(epochs) == length
+
+
+def test_progress_goes_from_nothing_to_all_of_the_stage_step_by_step():
+    found = [Progress(epoch, 3, step, 4).progress for epoch in range(3) for step in range(4)]
+    assert found == pytest.approx([n / 12 for n in range(12)])
+    assert Progress(5, 10).progress == 0.5
+
+
+@pytest.mark.parametrize(
+    ("rates", "paced"),
+    [
+        ((), False),
+        ((ParamGroup("", pace=constant),), True),
+        ((ParamGroup("", lr=0.1),), False),  # a rate of its own, at the loop's pace
+        ((ParamGroup("tail", pace=constant),), False),  # the others warm up
+        ((ParamGroup("", pace=constant), ParamGroup("tail", lr=0.1)), False),
+        ((ParamGroup("", pace=constant), ParamGroup("tail", pace=constant)), True),
+    ],
+)
+def test_a_stage_whose_rates_all_have_a_pace_takes_no_warm_up_of_training(rates, paced):
+    assert Stage(rates=rates).paced is paced

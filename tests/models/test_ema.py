@@ -1,14 +1,16 @@
-"""A teacher: the moving average by hand, weights that are buffers, and the two ends of its momentum."""
+"""The EMA teacher: its moving average by hand, weights that are buffers; the memory bank against a Python list."""
 
 from __future__ import annotations
 
-import copy
+from collections import deque
 
 import pytest
 import torch
 from torch import nn
+from torch._subclasses.fake_tensor import FakeTensorMode
 
 from holotype.models.ema import Teacher
+from holotype.models.memory_bank import RingMemory
 
 
 def student() -> nn.Module:
@@ -41,17 +43,6 @@ def test_it_is_the_moving_average_of_its_student():
         assert torch.equal(own[name], buffer)
 
 
-@pytest.mark.parametrize("kind", [float, torch.tensor])
-def test_momentum_zero_copies_and_one_freezes(kind):
-    one = student()
-    teacher, before = Teacher(one), copy.deepcopy(dict(one.named_parameters()))
-    learn(one, 0)
-    teacher.update(kind(1.0))
-    assert all(torch.equal(teacher[0].get_buffer(name), value) for name, value in before.items())
-    teacher.update(kind(0.0))
-    assert all(torch.equal(teacher[0].get_buffer(name), p) for name, p in one.named_parameters())
-
-
 def test_its_weights_are_saved_and_nobody_trains_them():
     one = student()
     owner = nn.ModuleDict({"head": nn.Linear(2, 2), "teacher": Teacher(one)})
@@ -66,20 +57,47 @@ def test_its_weights_are_saved_and_nobody_trains_them():
 
 
 def test_it_stays_in_evaluation_mode_and_gives_no_gradient():
-    teacher = Teacher(student())
+    teacher, x = Teacher(student()), torch.randn(5, 4)
     teacher.train()
-    x = torch.randn(5, 4)
     assert torch.equal(teacher(x), teacher(x))  # without dropout
     assert not teacher(x.requires_grad_()).requires_grad
-    teacher.double()
-    assert teacher(x.double()).dtype == torch.float64
+    assert teacher.double()(x.double()).dtype == torch.float64
 
 
-def test_several_modules_follow_their_own_students():
-    one, other = nn.Linear(3, 3), nn.Linear(3, 2)
-    teacher = Teacher(one, other)
-    with torch.no_grad():
-        other.weight.fill_(7.0)
-    teacher.update(0.0)
-    assert torch.equal(teacher[0].weight, one.weight)
-    assert torch.equal(teacher[1].weight, torch.full((2, 3), 7.0))
+# -- the memory bank ---------------------------------------------------------------------------------------
+
+
+def rows_of(memory: RingMemory) -> list[float]:
+    """Valid rows, oldest first."""
+    place, count = int(memory.place), int(memory.count)
+    order = [(place - count + i) % len(memory.rows) for i in range(count)]
+    return memory.rows[order][:, 0].tolist()
+
+
+@pytest.mark.parametrize("size", [1, 3, 10, 64])
+def test_it_holds_the_last_rows_that_were_kept(size) -> None:
+    torch.manual_seed(size)
+    memory, expected, number = RingMemory(size, 2), deque(maxlen=size), 0.0
+    for _ in range(40):
+        n = int(torch.randint(1, 9, ()))
+        new = torch.arange(number, number + n)[:, None].expand(n, 2)
+        keep, number = torch.rand(n) < 0.5, number + n
+        memory.push(new, keep)
+        expected.extend(new[keep][:, 0].tolist())
+        assert rows_of(memory) == list(expected)
+        assert int(memory.valid.sum()) == len(expected)
+        written = set(memory.rows[memory.valid][:, 0].tolist())
+        assert written == set(expected)
+
+
+def test_it_is_saved_takes_no_gradient_and_needs_no_values() -> None:
+    memory, again, x = RingMemory(4, 2, 3), RingMemory(4, 2, 3), torch.randn(3, 2, 3, requires_grad=True)
+    memory.push(x, torch.tensor([True, False, True]))
+    assert not memory.rows.requires_grad
+    again.load_state_dict(memory.state_dict())
+    for each in (memory, again):
+        each.push(x, torch.tensor([True, True, True]))
+    assert torch.equal(memory.rows, again.rows)
+    assert int(again.place) == int(memory.place) == 1
+    with FakeTensorMode():
+        RingMemory(5, 2).push(torch.randn(8, 2), torch.rand(8) < 0.5)

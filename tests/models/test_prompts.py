@@ -91,23 +91,12 @@ def test_the_layout_at_224_pixels(case) -> None:
     torch.testing.assert_close(out.square().sum(), get("out_all_sq_sum"), rtol=1e-4, atol=2e-6)
 
 
-def test_the_gradient_of_the_patches_lies_on_their_borders() -> None:
-    prompt = PixelPrompt(224, (16, 16))
-    prompt(torch.zeros(2, 3, 224, 224)).square().sum().backward()
-    moved = prompt.patches.grad != 0
-    assert moved.sum() == 3 * 11_760
-    assert torch.equal(moved[0], border_mask(224, (16, 16)).bool())
-
-
 def test_a_prompt_of_zeros_leaves_images_as_they_are() -> None:
     prompt, images = PixelPrompt(32, (16, 16), frame=4), torch.randn(2, 3, 32, 32)
     with torch.no_grad():
         for parameter in prompt.parameters():
             parameter.zero_()
     assert torch.equal(prompt(images), images)
-
-
-def test_the_frame_follows_the_size_of_the_image() -> None:
     assert [frame_width(size) for size in (224, 128, 448, 16, 4)] == [30, 17, 60, 2, 1]
 
 
@@ -160,33 +149,6 @@ def test_the_counts_of_the_published_network() -> None:
     trained = sum(p.numel() for p in encoder.parameters() if p.requires_grad)
     assert trained == NETWORK["vit_base_shapes__trainable_params_prompts_plus_block11"]
     assert list(out.shape) == NETWORK["vit_base_shapes__output_shape"].tolist()
-
-
-def test_prompts_that_nobody_attends_to_change_nothing(monkeypatch) -> None:
-    """With the keys of the prompts masked, CLS is that of the network without prompts."""
-    model = network().double()
-    images = torch.randn(2, 3, 32, 32, dtype=torch.float64)
-    with torch.no_grad():
-        plain = model(images)
-    trunk, tail = split_backbone(model, 1)
-    encoder = TokenPrompts(Unregistered(trunk), tail).double()
-    with torch.no_grad():
-        encoder.prompts.fill_(3.0)
-        mask = torch.zeros(10, 10, dtype=torch.bool)
-        mask[:, :1], mask[:, 6:] = True, True
-        for block in (*trunk.blocks, *tail.trained()):
-            block.forward = lambda x, b=block: type(b).forward(b, x, attn_mask=mask)
-        torch.testing.assert_close(encoder(images)[:, 0], plain, rtol=1e-9, atol=1e-9)
-
-
-def test_every_prompt_and_the_last_block_get_a_gradient_and_the_trunk_none() -> None:
-    trunk, tail = split_backbone(network(), 1)
-    encoder = TokenPrompts(Unregistered(trunk), tail)
-    encoder(torch.randn(2, 3, 32, 32)).square().sum().backward()
-    assert encoder.prompts.grad.flatten(1).ne(0).any(1).all()
-    assert all(p.grad is not None for block in tail.trained() for p in block.parameters())
-    assert all(p.grad is None for p in trunk.parameters())
-    assert not any(name.startswith("trunk") for name in encoder.state_dict())
 
 
 def test_prompts_stand_before_registers() -> None:
@@ -243,10 +205,8 @@ def test_a_module_called_frozen_passes_gradients_on_and_keeps_none() -> None:
     layer, x = torch.nn.Linear(3, 2), torch.randn(4, 3, requires_grad=True)
     call_frozen(layer, x).sum().backward()
     torch.testing.assert_close(x.grad, layer.weight.sum(0).expand(4, -1))
-    assert layer.weight.grad is None
-    assert layer.bias.grad is None
+    assert layer.weight.grad is layer.bias.grad is None
     assert layer.weight.requires_grad
-    torch.testing.assert_close(call_frozen(layer, x), layer(x))
 
 
 @pytest.mark.parametrize("blocks", [1, 2])

@@ -13,7 +13,6 @@ from holotype.errors import InputError
 from holotype.models import tail as row_tails
 from holotype.models.tail import (
     AbsorbedTail,
-    KVTail,
     PoolTail,
     RotaryTail,
     WholeTail,
@@ -34,8 +33,8 @@ FAMILIES: dict[str, tuple[str, dict[str, Any], type[WholeTail]]] = {
     "RMS norm": ("vit_tiny_patch16_224", {"norm_layer": "rmsnorm"}, AbsorbedTail),
     "scaled": ("vit_tiny_patch16_224", {"scale_attn_norm": True, "scale_mlp_norm": True}, AbsorbedTail),
     "fc norm on the token": ("vit_tiny_patch16_224", {"fc_norm": True}, AbsorbedTail),
-    "q/k norm": ("vit_tiny_patch16_224", {"qk_norm": True}, KVTail),
-    "q/k norm, no bias": ("vit_tiny_patch16_224", {"qk_norm": True, "qkv_bias": False}, KVTail),
+    "q/k norm": ("vit_tiny_patch16_224", {"qk_norm": True}, RotaryTail),
+    "q/k norm, no bias": ("vit_tiny_patch16_224", {"qk_norm": True, "qkv_bias": False}, RotaryTail),
     "drop path": ("vit_tiny_patch16_224", {"drop_path_rate": 0.1}, WholeTail),
     "MAE, mean pool": ("vit_base_patch16_224", {"global_pool": "avg"}, WholeTail),
     "SigLIP, attention pool": ("vit_base_patch16_siglip_224", {}, PoolTail),
@@ -144,24 +143,13 @@ def test_a_prepared_token_gives_the_same_feature_and_gradients(family: str, trai
             close(mine, reference)
 
 
-def test_the_absorbed_tail_keeps_the_cls_row_beside_the_standardised_tokens() -> None:
-    trunk, tail = split_backbone(small("plain"), 1)
-    tokens = trunk(pictures(trunk))
-    prepared = tail.prepare(tokens).unflatten(1, (-1, 48))
-    assert prepared.shape[1] == tokens.shape[1] + 1
-    assert torch.equal(prepared[:, 0], tokens[:, 0])
-    close(prepared[:, 1:].mean(-1), torch.zeros_like(tokens[..., 0]))
-
-
 @EVERY_FAMILY
 def test_only_the_last_blocks_learn(family: str) -> None:
     trunk, tail = split_backbone(small(family), 2)
     assert not trunk.training
     assert not any(p.requires_grad for p in trunk.parameters())
-    learns = {name for name, p in tail.named_parameters() if p.requires_grad}
-    assert learns == {
-        name for name, _ in tail.named_parameters() if name.startswith(("blocks.1.", "blocks.2."))
-    }
+    last = ("blocks.1.", "blocks.2.")
+    assert all(p.requires_grad == name.startswith(last) for name, p in tail.named_parameters())
 
 
 @EVERY_FAMILY
@@ -208,31 +196,10 @@ def test_frozen_tokens_keep_no_graph_over_all_rows() -> None:
     assert len(large - parameters) <= 1  # the standardised tokens, once
 
 
-def test_gradients_reach_pixels_through_a_frozen_trunk() -> None:
-    """Methods that learn prompts differentiate through the trunk."""
-    model = small("plain")
-    x = pictures(model).requires_grad_()
-    trunk, tail = split_backbone(model, 1)
-    tail(trunk(x)).sum().backward()
-    assert x.grad is not None
-    assert x.grad.abs().max() > 0
-
-
 @pytest.mark.parametrize("train_blocks", [-1, 0, 4])
 def test_train_blocks_out_of_range(train_blocks: int) -> None:
     with pytest.raises(InputError, match=f"train_blocks is {train_blocks}.* use 1 to 3"):
         split_backbone(small("plain"), train_blocks)
-
-
-@pytest.mark.parametrize("family", ["layer scale", "DINOv3", "SigLIP, attention pool"])
-def test_bfloat16_autocast_stays_close(family: str) -> None:
-    model: Any = small(family).float()
-    _, tail = split_backbone(model, 1)
-    tokens = torch.randn(2, model.patch_embed.num_patches + model.num_prefix_tokens, 48)
-    exact = tail(tokens)
-    with torch.autocast("cpu", torch.bfloat16):
-        rough = tail(tokens)
-    assert (rough.float() - exact).abs().max() < 0.1 * exact.abs().max()
 
 
 @pytest.mark.parametrize("family", ["DINOv3", "EVA02", "axial rotary"])

@@ -17,6 +17,12 @@ def focus(tab) -> str | int:
     }""")
 
 
+def after(tab, *keys: str) -> str | int:
+    """What has the focus after these keys."""
+    press(tab, *keys)
+    return focus(tab)
+
+
 def tab_to_image(tab) -> int:
     """As people do who have no mouse."""
     for _ in range(80):

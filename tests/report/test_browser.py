@@ -1,24 +1,31 @@
-"""The report in a real browser: it renders, and answers mouse and keyboard."""
+"""The report in a real browser: views, map, boxes, bursts, days and cameras, finding images, paper."""
 
 from __future__ import annotations
 
+import math
+import re
 from pathlib import Path
 
+import numpy as np
+import pandas as pd
 import pytest
 
-from holotype.report import build_report
-from holotype.results.discovery import Discovery
-from report.browser import Page
+from holotype.data.boxes import Box, with_box
+from holotype.results.discovery import Discovery, RunFacts
+from report.conftest import directions
+from report.keys import press
 from report.made import KNOWN, ODD, make_discovery
 
-pytestmark = pytest.mark.xdist_group("browser")
 VIEWS = ("overview", "category", "map", "relations", "doubtful", "settings")
+TILES = ".content > .gallery .tile"
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("width", [1280, 390])
-def test_every_view_renders_and_fits(browser, report, scheme, width):
-    page = Page(browser, report, viewport={"width": width, "height": 844}, color_scheme=scheme)
+def test_every_view_renders_and_fits_and_names_run_nothing(open_page, reported, scheme, width):
+    report = reported / "run" / "report.html"
+    page = open_page(report, viewport={"width": width, "height": 844}, color_scheme=scheme)
+    page.tab.on("dialog", lambda dialog: page.complaints.append(dialog.message))
     for view in VIEWS:
         tab = page.open(view)
         assert tab.locator("#nav [aria-current]").count() == 1
@@ -27,20 +34,11 @@ def test_every_view_renders_and_fits(browser, report, scheme, width):
         assert tab.evaluate("scrollY") == 0, (
             view
         )  # no element has the name of a view, or it would be scrolled to
-    assert page.complaints == []
-    page.context.close()
 
 
-def test_names_are_shown_as_they_are_and_run_nothing(page):
+def test_the_overview_says_what_was_found_and_originals_open_whatever_their_names(page):
     tab = page.open()
     assert tab.get_by_text(KNOWN[3], exact=True).first.is_visible()
-    tab.on("dialog", lambda dialog: page.complaints.append(dialog.message))
-    for view in VIEWS:
-        page.open(view)
-
-
-def test_the_overview_says_what_was_found(page):
-    tab = page.open()
     assert tab.locator("h1").inner_text() == "90 images: 5 known classes and 4 new categories"
     assert tab.locator(".card.novel").count() == 4
     assert "8 to 11 categories" in tab.locator("#count").inner_text()
@@ -48,97 +46,320 @@ def test_the_overview_says_what_was_found(page):
     card = tab.locator(".card.novel").first
     assert "closest to" in card.inner_text()
     assert card.locator(".bars li").count() == 4
-
-
-def test_originals_open_whatever_their_names(page):
-    tab = page.open("category/" + "Sneaker")
+    tab = page.open("category/Sneaker")
     for name in ODD:
-        tab.locator(f'.content > .gallery .tile[title^="{name.split(chr(34))[0]}"]').first.dblclick()
+        tab.locator(f'{TILES}[title^="{name.split(chr(34))[0]}"]').first.dblclick()
         picture = tab.locator("dialog img.large")
         picture.evaluate("image => image.decode()")
         assert picture.evaluate("image => image.naturalWidth") == 96
-        tab.keyboard.press("Escape")
-        tab.keyboard.press("Escape")  # the double click selected
+        press(tab, "Escape", "Escape")  # the double click selected
 
 
-def places(tab) -> list:
-    """Where some images lie on the screen: read off the canvas by asking what is under the mouse."""
+def test_five_thousand_images_open(open_page, tmp_path):
+    page = open_page(make_discovery(tmp_path, 5000, known=20, novel=20, files=60))
+    tab = page.open()
+    for view in VIEWS[1:]:
+        tab.evaluate(f"location.hash = '#{view}'")
+        tab.wait_for_selector(f"main.{view}")
+
+
+def test_without_its_data_the_page_says_so(own_page):
+    (own_page.report.parent / "report" / "data.js").unlink()
+    own_page.tab.goto(own_page.report.as_uri())
+    assert own_page.tab.locator("h1").inner_text() == "The data are missing"
+    own_page.complaints.clear()
+
+
+def under_the_mouse(tab) -> tuple[float, float]:
+    """Move the mouse over the map until an image is shown; return where."""
     box = tab.locator("#map-canvas").bounding_box()
-    found = []
     for y in range(60, int(box["height"]) - 60, 14):
         for x in range(60, int(box["width"]) - 60, 60):
             tab.mouse.move(box["x"] + x, box["y"] + y)
             if tab.locator("#hover").is_visible():
-                return [box["x"] + x, box["y"] + y]
-    return found
+                return box["x"] + x, box["y"] + y
+    raise AssertionError("no image on the map")
 
 
-def test_the_map_shows_the_image_under_the_mouse_and_a_click_selects_it(page):
+def test_the_map_shows_the_image_under_the_mouse_and_answers_mouse_and_keyboard(page):
     tab = page.open("map")
     tab.wait_for_timeout(200)
-    at = places(tab)
-    assert at
+    at = under_the_mouse(tab)
     assert "probability" in tab.locator("#hover").inner_text()
-    assert (
-        tab.locator("#hover .thumb")
-        .evaluate("e => e.style.backgroundImage")
-        .startswith('url("report/thumbs/')
-    )
+    image = tab.locator("#hover .thumb").evaluate("e => e.style.backgroundImage")
+    assert image.startswith('url("report/thumbs/')
     tab.mouse.click(*at)
     assert "1 selected" in tab.locator("#selection").inner_text()
     tab.mouse.click(*at)
     assert tab.locator("#selection").is_hidden()
-
-
-def test_the_map_answers_the_keyboard(page):
-    tab = page.open("map")
     tab.locator("#map-canvas").focus()
-    tab.wait_for_timeout(200)
-    for key in ("ArrowRight", "ArrowRight", "ArrowDown", "+", "-", "0", "Space"):
-        tab.keyboard.press(key)
+    press(tab, "ArrowRight", "ArrowRight", "ArrowDown", "+", "-", "0", "Space")
     assert "1 selected" in tab.locator("#selection").inner_text()
 
 
 def test_a_gallery_answers_the_keyboard(page):
     tab = page.open("category/new-01")
-    tiles = tab.locator(".content > .gallery .tile")
+    tiles = tab.locator(TILES)
     typical = Discovery.load(page.report.parent).category("new-01").exemplars[0]
     assert tiles.first.get_attribute("title").startswith(Path(typical).name)
     tiles.first.focus()
-    for key in ("Space", "ArrowRight", "ArrowRight", "Space", "Enter"):
-        tab.keyboard.press(key)
+    press(tab, "Space", "ArrowRight", "ArrowRight", "Space", "Enter")
     assert tab.locator("dialog").is_visible()
-    tab.keyboard.press("ArrowRight")
+    press(tab, "ArrowRight")
     assert "4 of 10" in tab.locator("dialog").inner_text()
-    tab.keyboard.press("Escape")
-    assert tab.locator('.content > .gallery .tile[aria-selected="true"]').count() == 2
-    tab.keyboard.press("Escape")
+    press(tab, "Escape")
+    assert tab.locator(f'{TILES}[aria-selected="true"]').count() == 2
+    press(tab, "Escape")
     assert tab.locator("#selection").is_hidden()
     for key in ("Space", "r", "ArrowLeft", "Space"):  # an edit does not lose the place
-        tab.keyboard.press(key)
+        press(tab, key)
         tab.wait_for_timeout(50)
     assert "1 selected" in tab.locator("#selection").inner_text()
     assert tiles.count() == 9
-    tab.keyboard.press("Escape")
+    press(tab, "Escape")
     for number, view in enumerate(VIEWS, start=1):
-        tab.keyboard.press(str(number))
+        press(tab, str(number))
         tab.wait_for_selector(f"main.{view}")
 
 
-def test_five_thousand_images_open(browser, tmp_path):
-    found = make_discovery(tmp_path, 5000, known=20, novel=20, files=60)
-    page = Page(browser, build_report(found, tmp_path / "run"))
+def test_boxes_are_framed_in_their_picture_and_named_by_edits(open_page, tmp_path):
+    found, half = make_discovery(tmp_path / "a b#c", 60), Box(0.25, 0.5, 0.5, 0.25)
+    found.images["path"] = [with_box(path, half) for path in found.images["path"]]
+    for category in found.categories:
+        category.exemplars = [with_box(path, half) for path in category.exemplars]
+        category.borderline = []
+    page = open_page(found)
+    tab = page.open("category/Sneaker")
+    assert "(box at 25, 50 %)" in tab.locator(".tile").first.get_attribute("title")
+    tab.locator(".tile .zoomer").first.click(force=True)
+    tab.locator(".framed img").evaluate("image => image.decode()")
+    outer, inner = (tab.locator(one).bounding_box() for one in (".framed img", ".framed .box"))
+    assert inner["x"] - outer["x"] == pytest.approx(outer["width"] / 4, abs=3)
+    assert inner["y"] - outer["y"] == pytest.approx(outer["height"] / 2, abs=3)
+    assert inner["width"] == pytest.approx(outer["width"] / 2, abs=8)
+    words = tab.locator("dialog").inner_text()
+    assert "25, 50, 50, 25 % (left, top, width, height)" in words
+    assert "#xywh" not in words
+    assert "#xywh" not in tab.locator(".framed img").get_attribute("src")
+    tab = page.open("find/picture 00020")
+    tab.locator(".tile").first.click()
+    press(tab, "r")
+    stored = "JSON.parse(localStorage.getItem(Object.keys(localStorage).find((k) => k.includes('edits'))))"
+    images = [edit["image"] for edit in tab.evaluate(stored)]
+    assert [image.partition("#xywh")[1:] for image in images] == [("#xywh", "=percent:25,50,50,25")]
+    assert "#xywh" not in tab.locator("main").inner_text()
+
+
+def test_one_frame_of_a_burst_asks_for_all_and_what_is_done_to_one_is_offered_for_the_others(
+    open_page, tmp_path
+):
+    """90 images of which each five in a row are a burst, the last ten alone."""
+    found = make_discovery(tmp_path / "pictures", 90)
+    found.images["group"] = [f"burst {row // 5}" if row < 80 else "" for row in range(90)]
+    found.images["doubtful"] = [row % 5 in (1, 3) for row in range(90)]
+    page = open_page(found)
+    tab = page.open("category/Sneaker")
+    assert "10 images in 2 bursts" in tab.locator(".head").inner_text()
+    tab = page.open("doubtful")
+    tiles = tab.locator("main .gallery").first.locator(".tile")
+    assert tab.locator("h1").inner_text() == "36 doubtful images"
+    assert tiles.count() == int(tab.locator("#nav [href='#doubtful'] .n").inner_text()) == 20
+    assert "20 questions in all." in tab.locator(".lead").inner_text()
+    tab.locator('.tile[title*="of a burst"]').first.click()
+    tab.get_by_role("button", name="+ 4 frames of the same burst", exact=True).click()
+    assert "5 selected" in tab.locator("#selection").inner_text()
+    assert tab.locator("#selection button").first.inner_text() == "Move to…"
+    press(tab, "r")
+    assert tab.locator("#edits-button").inner_text() == "5 edits"
+    assert tiles.count() == 19
+
+
+def test_galleries_by_day_and_camera(open_page, tmp_path):
+    """90 images: one a day from the first of May on, of three cameras in turn; the last ten say nothing."""
+    found = make_discovery(tmp_path / "pictures", 90)
+    days = [str(day)[:10] for day in pd.date_range("2024-05-01", periods=80)]
+    found.images["taken"] = [*(f"{day}T06:30:00+02:00" for day in reversed(days)), *[""] * 10]
+    found.images["camera"] = [*(f"trap <{row % 3}>" for row in range(80)), *[""] * 10]
+    found.images["latitude"], found.images["longitude"] = 52.1, np.where(np.arange(90) < 5, -4.0, math.nan)
+    page = open_page(found)
+    tab = page.open("category/Sneaker")
+
+    def titles() -> list[str]:
+        return [tile.get_attribute("title").rpartition("taken ")[2] for tile in tab.locator(TILES).all()]
+
+    def choose(label: str, day: str) -> None:
+        tab.get_by_label(label, exact=True).fill(day)
+        tab.get_by_label(label, exact=True).dispatch_event("change")
+
+    n, camera = len(titles()), tab.locator("label", has_text="Camera any").locator("select")
+    tab.get_by_label("Sort").select_option("by time")
+    times = titles()
+    assert times == sorted(times)
+    assert len(times) == n
+    assert times[0].endswith("06:30:00+02:00")
+    tab.locator(TILES).first.click()
+    choose("From", times[2][:10])
+    assert titles() == times[2:]
+    assert "no longer selected" in tab.locator("#toast").inner_text()
+    choose("to", times[-2][:10])
+    assert len(titles()) == n - 3
+    camera.select_option("trap <1>")
+    assert 0 < len(titles()) < n - 3
+    tab.locator(f"{TILES} .zoomer").first.click(force=True)
+    words = tab.locator("dialog").inner_text()
+    assert "trap <1>" in words
+    assert "06:30:00+02:00" in words
+    press(tab, "Escape")
+    tab.get_by_role("button", name="All days and cameras").click()
+    assert len(titles()) == n
+    page.open("find/picture")  # doubtful images, and those that were found, are sieved too
+    every = tab.locator("main .tile").count()
+    camera.select_option("trap <0>")
+    assert 0 < tab.locator("main .tile").count() < every
+    page.open("doubtful")
+    assert camera.input_value() == "0"
+    choose("From", "2030-01-01")
+    assert tab.locator("main .gallery").first.locator(".tile").count() == 0
+
+
+def test_a_report_without_bursts_and_headers_offers_nothing_of_them(page):
+    tab = page.open("category/Sneaker")
+    assert "burst" not in tab.locator("main").inner_text()
+    assert tab.locator("input[type=date]").count() == 0
+    options = ["most typical first", "least typical first", "least probable first", "by file name"]
+    assert tab.get_by_label("Sort").locator("option").all_inner_texts() == options
+    tab.locator(TILES).first.click()
+    assert tab.locator("#selection button").first.inner_text() == "Move to…"
+
+
+def find(tab, words: str) -> None:
+    tab.locator("#find-field").fill(words)
+    tab.wait_for_selector("main.find")
+
+
+def test_a_part_of_a_name_finds_images_and_says_where_they_are(page):
+    tab = page.open("overview")
+    press(tab, "/")
+    assert tab.evaluate("document.activeElement.id") == "find-field"
+    tab.keyboard.type("PICTURE 0008")
+    tab.wait_for_selector("main.find")
+    assert tab.evaluate("document.activeElement.id") == "find-field"  # typing goes on
+    assert tab.locator("h1").inner_text() == "10 images with “PICTURE 0008” in the name"
+    captions = tab.locator(".tile .caption").all_inner_texts()
+    assert all("new-04" in caption and "picture 0008" in caption for caption in captions)
+    assert tab.locator(".lead a").inner_text() == "new-04"
+    press(tab, "Enter", "Space", "ArrowRight", "Space", "r")
+    assert tab.locator("#edits-button").inner_text() == "2 edits"
+    assert tab.locator(".tile .caption", has_text="in no category").count() == 2
+    tab.evaluate("history.back()")
+    tab.wait_for_selector("main.overview")
+    assert tab.locator("#find-field").input_value() == ""
+
+
+def test_hostile_names_are_found_and_run_nothing(page):
     tab = page.open()
-    for view in VIEWS[1:]:
-        tab.evaluate(f"location.hash = '#{view}'")
-        tab.wait_for_selector(f"main.{view}")
-    assert page.complaints == []
-    page.context.close()
+    tab.on("dialog", lambda dialog: page.complaints.append(dialog.message))
+    for name in (*ODD, "<script>alert(1)</script>", '"><img src=x onerror=alert(1)>', "%00%zz#/../", "\\"):
+        find(tab, name)
+        assert f"“{name}”" in tab.locator("h1").inner_text()
+        hits = tab.locator(".tile .caption .what")
+        assert hits.all_inner_texts() == ([name] if name in ODD else [])
+        assert tab.locator("main b, main script, main img").count() == 0
+        if name in ODD:
+            tab.locator(".tile").press("s")
+            tab.wait_for_selector("main.alike")
+            assert name in tab.locator("h1").inner_text()
+            assert "features of this run were not kept" in tab.locator(".lead").inner_text()
 
 
-def test_without_its_data_the_page_says_so(browser, report):
-    (report.parent / "report" / "data.js").unlink()
-    page = Page(browser, report)
-    page.tab.goto(report.as_uri())
-    assert page.tab.locator("h1").inner_text() == "The data are missing"
-    page.context.close()
+def test_folders_below_that_of_the_images_count(open_page, tmp_path):
+    """All images lie in one folder of the collection: its name is a part of theirs."""
+    found = make_discovery(tmp_path / "photos", 20)
+    found.facts = RunFacts(root=str(tmp_path / "photos"))
+    tab = open_page(found).open("find/" + "my%20pictures%2F")
+    assert tab.locator("h1").inner_text().startswith("20 images")
+    assert tab.locator("#find-field").input_value() == "my pictures/"
+    find(tab, "photos")
+    assert tab.locator("h1").inner_text().startswith("0 images")
+
+
+def test_more_like_this_shows_the_nearest_whatever_their_category(open_page, tmp_path):
+    """The first image lies among another category's, and the second could not be read."""
+    found = make_discovery(tmp_path / "pictures", 90)
+    features = directions(found)
+    features[0] = np.eye(9, 16)[[category.id for category in found.categories].index("new-02")]
+    features[1] = np.nan
+    page = open_page(found, features)
+    tab = page.open("find/" + ODD[0].split("'")[0])
+    tab.locator(".tile").dblclick()
+    tab.get_by_role("link", name="More like this").click()
+    tab.wait_for_selector("main.alike")
+    assert tab.locator("dialog").count() == 0
+    assert "0 are in the same" in tab.locator(".lead").inner_text()
+    assert "10 in new-02" in tab.locator(".lead").inner_text()
+    near = tab.get_by_role("listbox", name="Images like").locator(".caption .where")
+    assert near.all_inner_texts()[:10] == ["new-02"] * 10
+    assert near.count() == 12
+    tab.get_by_role("listbox", name="This image").locator(".tile").click()
+    press(tab, "m")
+    tab.locator(".choices").get_by_role("option", name="new-02").click()
+    assert "10 are in the same" in tab.locator(".lead").inner_text()
+    assert tab.locator("#edits-button").inner_text() == "1 edit"
+    tab.reload()
+    tab.wait_for_selector("main.alike .tile")
+    page.open("alike/" + "%3Cb%3Ebold%20%26%20more.png")
+    assert "could not be read" in tab.locator(".lead").inner_text()
+    page.open("alike/unheard")
+    assert "no such image" in tab.locator(".lead").inner_text()
+
+
+def on_paper(tab) -> None:
+    tab.evaluate("dispatchEvent(new Event('beforeprint'))")
+    tab.emulate_media(media="print")
+
+
+def test_every_category_is_printed_with_its_pictures_on_a_page_of_its_own(page):
+    tab = page.open("map")  # no gallery, so that no thumbnail has been loaded yet
+    pdf = tab.pdf()
+    assert len(re.findall(rb"/Type\s*/Page\b", pdf)) == 1 + 9
+    assert len(re.findall(rb"/Subtype\s*/Image", pdf)) >= 2  # both sheets
+    assert tab.locator("#print").count() == 0  # gone when it is done
+    tab.evaluate("""() => { window.print = () => {
+      const all = [...document.querySelectorAll("#print img")];
+      document.body.dataset.loaded = all.length > 50 && all.every((one) => one.complete && one.naturalWidth > 0);
+    } }""")
+    press(tab, "Control+p")  # the keys wait for the pictures
+    tab.wait_for_selector("body[data-loaded]")
+    assert tab.locator("body").get_attribute("data-loaded") == "true"
+
+
+def test_names_and_the_right_pictures_are_on_paper_and_controls_are_not(page):
+    tab = page.open("category/new-01")
+    part = """(all) => all.map((one) => [one.getAttribute("src") ?? one.dataset.sheet,
+      ...["--x", "--y"].map((key) => Number(one.style.getPropertyValue(key)))])"""
+    screen = tab.locator(f"{TILES} .thumb").evaluate_all(part)
+    tab.locator(TILES).first.click()
+    on_paper(tab)
+    for kind in ("button", "input", "select", "nav", "footer", "#selection", "#toast", "main"):
+        assert not any(one.is_visible() for one in tab.locator(kind).all()), kind
+    paper = tab.locator("#print")
+    assert paper.locator("h2").all_inner_texts() == ["new-01"]  # the one that is shown
+    assert paper.locator("figure").count() == 10
+    assert paper.locator(".crop img").evaluate_all(part) == screen
+    box = paper.locator(".crop").first.bounding_box()
+    assert min(box["width"], box["height"]) > 50
+    tab.emulate_media(media="screen")
+    tab.evaluate("dispatchEvent(new Event('afterprint'))")
+    assert tab.locator("main").is_visible()
+
+
+def test_hostile_names_are_text_on_paper_which_is_white_where_the_screen_is_dark(open_page, reported):
+    tab = open_page(reported / "run" / "report.html", color_scheme="dark").open("overview")
+    on_paper(tab)
+    assert KNOWN[3] in tab.locator("#print h2").all_inner_texts()
+    assert tab.locator("#print h2").count() == 9
+    assert tab.locator("#print script, #print b").count() == 0
+    breaks = "all => all.map((one) => getComputedStyle(one).breakBefore)"
+    assert set(tab.locator("#print .printed").evaluate_all(breaks)) == {"page"}
+    assert tab.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
+    assert tab.evaluate("getComputedStyle(document.querySelector('#print h2')).color") == "rgb(0, 0, 0)"

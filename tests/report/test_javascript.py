@@ -23,21 +23,9 @@ from report.made import make_discovery
 from results.golden import CASES, NAMES, WORDS, case_edits, golden_discovery, outcome, random_edit
 
 TIME = "2026-01-02T03:04:05.678Z"
-ODD = [
-    *("", "=1+1", "+x", "-x", "@x", "\tx", "\rx", "'x", "''", "'=x", "'", '"', '""', "a, b", 'say "x", then'),
-    *(
-        "a;b",
-        "two\nlines",
-        "two\r\nlines",
-        "two\rlines",
-        "ends\r",
-        "\n",
-        " blanks ",
-        "Käfer ✓ 日本 🦉",
-        "\ufeffbom",
-    ),
-    *("<script>", "__proto__", "\x1f\x85", "null", "1"),
-]
+ODD = ["", "=1+1", "+x", "-x", "@x", "\tx", "\rx", "'x", "''", "'=x", "'", '"', '""', "a, b", 'say "x", then', "a;b",
+       "two\nlines", "two\r\nlines", "two\rlines", "ends\r", "\n", " blanks ", "Käfer ✓ 日本 🦉", "\ufeffbom",
+       "<script>", "__proto__", "\x1f\x85", "null", "1"]  # fmt: skip
 
 
 def page(found: Discovery, log: list[Edit]) -> dict[str, Any]:
@@ -67,18 +55,14 @@ def golden_results() -> list[dict[str, Any]]:
 
 @pytest.mark.parametrize("position", range(len(CASES)), ids=NAMES)
 def test_golden(position, golden_results):
-    result = golden_results[position]
-    expected = CASES[position]["expected"]
+    """Categories show themselves by the same images and signatures, too."""
+    result, expected = golden_results[position], CASES[position]["expected"]
     assert {key: result[key] for key in expected} == expected
-
-
-@pytest.mark.parametrize("position", range(len(CASES)), ids=NAMES)
-def test_categories_show_themselves_by_the_same_images_and_signatures(position, golden_results):
     before, edits = case_edits(CASES[position])
     found = apply_edits(golden_discovery(CASES[position]["discovery"]), before).discovery
     after = apply_edits(found, edits).discovery
-    assert golden_results[position]["exemplars"] == [category.exemplars for category in after.categories]
-    for signature, category in zip(golden_results[position]["signatures"], after.categories, strict=True):
+    assert result["exemplars"] == [category.exemplars for category in after.categories]
+    for signature, category in zip(result["signatures"], after.categories, strict=True):
         assert signature == pytest.approx(category.signature, abs=1e-4)
 
 
@@ -193,6 +177,13 @@ def test_a_lasso_holds_what_it_winds_round():
     assert answers == [inside for *_, inside in asked]
 
 
+def test_names_are_compared_as_people_compare_them():
+    names = ["trip/IMG_0012.JPG", "trip\\b\\img_0013.jpg", "home/Ka\u0308fer.png", "<b>.png", "home/img.png"]
+    asked = {"img_001": [0, 1], "TRIP/": [0, 1], "käfer": [2], "K\u00c4FER": [2], "<B>": [3], "home/": [2, 4],
+             "  ": [], "nothing": []}  # fmt: skip
+    assert run_javascript("findNames", [[names, words] for words in asked]) == list(asked.values())
+
+
 # -- edits.csv --------------------------------------------------------------------------------------------
 
 
@@ -202,16 +193,13 @@ def odd_edits() -> list[Edit]:
     return [*edits, Edit("=run", "'t", "reject", ODD[3], ODD[12]), Edit("run-2", "", "confirm", "x", "", "y")]
 
 
-def test_what_one_writes_the_other_reads(tmp_path):
+def test_both_write_the_same_file_and_read_what_the_other_writes(tmp_path):
     edits = odd_edits()
-    (written,) = run_javascript("toCsv", [rows(edits)])
+    written, empty = run_javascript("toCsv", [rows(edits), []])
+    assert (written, empty) == (edits_csv(edits), edits_csv([]))
     (tmp_path / "edits.csv").write_bytes(written.encode())
     assert read_edits(tmp_path / "edits.csv") == edits
     assert run_javascript("readEdits", [edits_csv(edits)]) == [{"edits": rows(edits), "problem": ""}]
-
-
-def test_both_write_the_same_file():
-    assert run_javascript("toCsv", [rows(odd_edits()), []]) == [edits_csv(odd_edits()), edits_csv([])]
 
 
 HEAD = ",".join(EDIT_COLUMNS)

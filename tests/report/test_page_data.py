@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import math
 import os
@@ -11,23 +10,17 @@ from pathlib import Path
 from urllib.parse import quote, unquote
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from holotype.errors import InputError
 from holotype.report import page_data as module
-from holotype.report.page_data import (
-    NEIGHBOURS_PER_IMAGE,
-    ShownImages,
-    _absolute,
-    _links,
-    link_to,
-    nearest_images,
-    page_data,
-    read_scores,
-    runner_up,
-    select_shown,
-)
+from holotype.report.page_data import nearest_images, page_data, read_scores, runner_up, select_shown
 from report.made import ODD, make_discovery, write_scores
+
+
+def shown(found, folder) -> dict:
+    return page_data(found, select_shown(found), folder, [], None)
 
 
 def test_images_are_numbered_category_by_category_most_typical_first(tmp_path):
@@ -74,47 +67,37 @@ def test_every_column_is_what_the_table_says(tmp_path):
     assert (data["total"]["images"], data["total"]["unread"]) == (40, 1)
 
 
-def test_purity_has_words_that_mean_the_same_everywhere(tmp_path):
-    found = make_discovery(tmp_path, 200)
-    one, two = found.categories[:2]
-    one.purity, one.purity_low, one.purity_high = 0.71, 0.5, 0.85
-    shown = page_data(found, select_shown(found), tmp_path, [], None)["categories"]
-    assert shown[0]["purity"] == [0.71, 0.5, 0.85]
-    assert shown[0]["uniform"] == "fairly uniform"
-    assert shown[0]["check"].startswith("About 71 % of its images are right (50 to 85 %). Look at ")
-    assert math.isnan(two.purity)
-    assert (shown[1]["purity"], shown[1]["uniform"], shown[1]["check"]) == ([None] * 3, "", "")
-
-
-def test_a_category_says_whether_it_comes_back(tmp_path):
+def test_a_category_says_how_pure_it_is_and_whether_it_comes_back(tmp_path):
     found = make_discovery(tmp_path, 200)
     found.facts = replace(found.facts, trainings=(0, 1, 2, 3, 4))
-    for category, times in zip(found.categories, (5, 2), strict=False):
+    one, two, *_ = found.categories
+    one.purity, one.purity_low, one.purity_high = 0.71, 0.5, 0.85
+    for category, times in ((one, 5), (two, 2)):
         category.comes_back, category.together = times, 0.5
-    shown = page_data(found, select_shown(found), tmp_path, [], None)["categories"]
-    assert shown[0]["returns"].startswith("Comes back in 5 of 5 trainings; 50 % ")
-    assert [one["faint"] for one in shown[:3]] == [False, True, False]
-    assert shown[2]["returns"] == ""  # nothing is known of it
+    first, second, third, *_ = shown(found, tmp_path)["categories"]
+    assert first["purity"] == [0.71, 0.5, 0.85]
+    assert first["uniform"] == "fairly uniform"
+    assert first["check"].startswith("About 71 % of its images are right (50 to 85 %). Look at ")
+    assert math.isnan(two.purity)
+    assert (second["purity"], second["uniform"], second["check"]) == ([None] * 3, "", "")
+    assert first["returns"].startswith("Comes back in 5 of 5 trainings; 50 % ")
+    assert [one["faint"] for one in (first, second, third)] == [False, True, False]
+    assert third["returns"] == ""  # nothing is known of it
 
 
 def test_probabilities_that_could_not_be_calibrated_are_a_caveat(tmp_path):
     found = make_discovery(tmp_path, 30)
-    told = dataclasses.replace(found.facts, calibration="There are too few.")
-    facts = page_data(dataclasses.replace(found, facts=told), select_shown(found), tmp_path, [], None)[
-        "facts"
-    ]
-    assert facts["caveat"] == "There are too few."
-    told = dataclasses.replace(told, calibration="Calibrated.", calibration_curve=((0.0, 0.0),))
-    facts = page_data(dataclasses.replace(found, facts=told), select_shown(found), tmp_path, [], None)[
-        "facts"
-    ]
+    found.facts = replace(found.facts, calibration="There are too few.")
+    assert shown(found, tmp_path)["facts"]["caveat"] == "There are too few."
+    found.facts = replace(found.facts, calibration="Calibrated.", calibration_curve=((0.0, 0.0),))
+    facts = shown(found, tmp_path)["facts"]
     assert facts["calibration"] == "Calibrated."
     assert not {"caveat", "calibration_curve"} & set(facts)
 
 
 def test_the_map_keeps_its_shape(tmp_path):
     found = make_discovery(tmp_path, 40)
-    images = page_data(found, select_shown(found), tmp_path, [], None)["images"]
+    images = shown(found, tmp_path)["images"]
     xy = np.array([images["x"], images["y"]], float)
     assert xy.min() >= 0
     assert xy.max() <= 10_000
@@ -127,43 +110,46 @@ def test_links_lead_to_the_files(tmp_path):
     found = make_discovery(tmp_path, 30)
     run = tmp_path / "runs" / "a b"
     run.mkdir(parents=True)
-    images = page_data(found, select_shown(found), run, [], None)["images"]
+    images = shown(found, run)["images"]
     for rest in images["path"]:
         address = images["link"] + "/".join(quote(part, safe="") for part in rest.split("/"))
         assert "#" not in address
         assert os.path.isfile(run / unquote(address))
     assert {Path(rest).name for rest in images["path"]} >= set(ODD)
+    assert module.link_to(f"{tmp_path}/my pictures/", tmp_path / "run") == "../my%20pictures/"
 
 
-def test_a_folder_is_linked_relative_to_the_page(tmp_path):
-    assert link_to(f"{tmp_path}/my pictures/", tmp_path / "run") == "../my%20pictures/"
+def test_times_cameras_and_places_are_told_where_they_are_known():
+    assert module.time_and_place(pd.DataFrame({"path": ["a"]})) == {}
+    known = {"taken": ["2024-05-31T08:25:38", ""], "camera": ["", "trap 2"]}
+    places = {"latitude": [52.1, math.nan], "longitude": [-4.0, 3.0]}
+    assert module.time_and_place(pd.DataFrame(known | places)) == {
+        "taken": ["2024-05-31T08:25:38", ""],
+        "cameras": ["trap 2"],
+        "camera": [-1, 0],
+        "place": [[52.1, -4.0], None],
+    }
 
 
 def test_scores_come_from_the_scores_alone(tmp_path):
-    """Those of the run and of what it is compared with; none where the truth is not known or the file is no record."""
+    """Those of the run and of what it is compared with; none where the truth is not known or the file is no record.
+
+    A file that something has changed is named, and what to do about it.
+    """
     assert read_scores(tmp_path) == {}
     write_scores(tmp_path)
-    found = page_data(
-        make_discovery(tmp_path, 20), select_shown(make_discovery(tmp_path, 20)), tmp_path, [], None
-    )
-    scores = found["facts"]["scores"]
-    assert (scores["rpc"]["all"], scores["kmeans"]["new"]) == (0.697, 0.51)
-    assert found["facts"]["backbone"]["caveat"]
-    assert "edits" not in found["facts"]
-    for content in (
-        "[]",
+    facts = shown(make_discovery(tmp_path, 20), tmp_path)["facts"]
+    assert (facts["scores"]["rpc"]["all"], facts["scores"]["kmeans"]["new"]) == (0.697, 0.51)
+    assert facts["backbone"]["caveat"]
+    assert "edits" not in facts
+    file, unknown = (
+        tmp_path / "scores.json",
         '{"scores": {"all": null}, "identity": {"method": {"name": "rpc"}}}',
-        '{"scores": {"all": 1}}',
-    ):
-        (tmp_path / "scores.json").write_text(content)
+    )
+    for content in ("[]", unknown, '{"scores": {"all": 1}}'):
+        file.write_text(content)
         assert read_scores(tmp_path) == {}
-
-
-def test_scores_that_something_has_changed_are_not_shown(tmp_path: Path) -> None:
-    """Nor left out in silence: the file is named, and what to do about it."""
-    write_scores(tmp_path)
-    file = tmp_path / "scores.json"
-    file.write_text(file.read_text()[:-9])
+    file.write_text(unknown[:-9])
     with pytest.raises(
         InputError, match=r"scores\.json cannot be read .*; restore it .*report without scores\."
     ):
@@ -175,13 +161,16 @@ def test_images_without_a_file_have_no_link(tmp_path: Path) -> None:
     tar = tmp_path / "a.tar"
     tar.touch()
     files = [f"{tar}#1", "s3://bucket/photos/1.jpg?region=eu"]
-    links = _links(ShownImages(np.arange(2), files, files), tmp_path)
+    links = module._links(module.ShownImages(np.arange(2), files, files), tmp_path)
     assert (links["inside"], links["link"]) == ([0, 1], "")
     photo = str(tmp_path / "1.jpg")
-    links = _links(ShownImages(np.arange(2), [photo, files[0]], [photo, files[0]]), tmp_path)
+    links = module._links(module.ShownImages(np.arange(2), [photo, files[0]], [photo, files[0]]), tmp_path)
     assert links["inside"] == [1]
     assert links["link"] != ""
-    assert _absolute("fox/1.jpg", "s3://bucket/photos?region=eu") == "s3://bucket/photos/fox/1.jpg?region=eu"
+    assert (
+        module._absolute("fox/1.jpg", "s3://bucket/photos?region=eu")
+        == "s3://bucket/photos/fox/1.jpg?region=eu"
+    )
 
 
 def lists(found: dict) -> np.ndarray:
@@ -193,33 +182,24 @@ def test_they_are_the_nearest_by_cosine_in_the_numbers_of_the_page():
     features = rng.normal(size=(60, 8)).astype(np.float16)
     rows = rng.permutation(60)[:50]
     found = lists(nearest_images(rows, features, 60))
-    assert found.shape == (50, NEIGHBOURS_PER_IMAGE)
+    assert found.shape == (50, module.NEIGHBOURS_PER_IMAGE)
     own = features[rows].astype(np.float64)
     own /= np.linalg.norm(own, axis=1, keepdims=True)
     cosine = own @ own.T
     np.fill_diagonal(cosine, -np.inf)
-    expected = np.sort(cosine, axis=1)[:, ::-1][:, :NEIGHBOURS_PER_IMAGE]
+    expected = np.sort(cosine, axis=1)[:, ::-1][:, : module.NEIGHBOURS_PER_IMAGE]
     assert np.take_along_axis(cosine, found, axis=1) == pytest.approx(expected, abs=1e-3)
     assert not (found == np.arange(50)[:, None]).any()
 
 
-def test_the_length_of_a_feature_says_nothing():
-    features = np.array([[1.0, 0.0], [0.1, 0.01], [9.0, 9.0]])
-    assert lists(nearest_images(np.arange(3), features, 3))[0, 0] == 1
-
-
-def test_an_unread_image_is_like_none_and_none_like_it():
-    features = np.random.default_rng(0).normal(size=(5, 4))
-    features[2] = np.nan
+def test_an_unread_image_is_like_none_and_the_length_of_a_feature_says_nothing():
+    features = np.array([[1.0, 0.0], [0.1, 0.01], [np.nan, 0.0], [9.0, 9.0], [0.0, 1.0]])
     found = lists(nearest_images(np.arange(5), features, 5))
+    assert found[0].tolist() == [1, 3, 4] + [-1] * (module.NEIGHBOURS_PER_IMAGE - 3)  # there are no more
     assert (found[2] == -1).all()
     assert 2 not in found
-    assert sorted(found[0][found[0] >= 0]) == [1, 3, 4]  # there are no more
-
-
-@pytest.mark.parametrize("n", [0, 1])
-def test_few_images_are_no_fault(n):
-    assert set(nearest_images(np.arange(n), np.ones((n, 3)), n)["list"]) <= {-1}
+    for n in (0, 1):
+        assert set(nearest_images(np.arange(n), np.ones((n, 3)), n)["list"]) <= {-1}
 
 
 def test_many_images_get_shorter_lists_and_too_many_none(monkeypatch):
@@ -232,11 +212,8 @@ def test_many_images_get_shorter_lists_and_too_many_none(monkeypatch):
     assert found["list"] == []
     assert "40 images" in found["why"]
     assert "above 25" in found["why"]
-
-
-@pytest.mark.parametrize("features", [None, np.ones((3, 2))])
-def test_without_the_features_of_the_run_it_says_so(features):
-    assert "not kept" in nearest_images(np.arange(4), features, 4)["why"]
+    for missing in (None, features[:3]):
+        assert "not kept" in nearest_images(np.arange(40), missing, 40)["why"]
 
 
 def test_the_second_guess_is_the_nearest_other_centre(tmp_path):
@@ -246,8 +223,7 @@ def test_the_second_guess_is_the_nearest_other_centre(tmp_path):
     turn = np.array([angle[id] for id in found.images["category_id"]])
     features = np.stack([np.cos(turn), np.sin(turn)], axis=1).astype(np.float16)
     rows = np.arange(30)
-    guess = runner_up(found, rows, features)
-    names = [found.categories[g].id for g in guess]
+    names = [found.categories[guess].id for guess in runner_up(found, rows, features)]
     expected = {"Sneaker": "new-01", "new-01": "Sneaker", "new-02": "new-01"}
     assert names == [expected[id] for id in found.images["category_id"]]
     assert runner_up(found, rows, None) == [-1] * 30

@@ -30,25 +30,20 @@ def run(trained: Path, tmp_path: Path) -> Path:
     return Path(shutil.copytree(trained, tmp_path / "run"))
 
 
-def test_a_run_without_features_is_read_once_more(run, monkeypatch) -> None:
-    assert Discovery.load(run).images.x.isna().all()
-    assert not (run / FEATURES).exists()
-    found = add_projection(run, device="cpu")
-    xy = found.images[["x", "y"]].to_numpy()
-    assert np.isfinite(xy).all()
-    assert Discovery.load(run).images[["x", "y"]].equals(found.images[["x", "y"]])
-    centre = {c.id: xy[found.images.category_id == c.id].mean(0) for c in found.categories}
-    near = [min(centre, key=lambda id: np.linalg.norm(point - centre[id])) for point in xy]
-    assert np.mean(np.array(near) == found.images.category_id) > 0.9  # what is alike lies together
-    monkeypatch.setattr(projection, "project_tsne", lambda *_, **__: pytest.fail("computed again"))
-    add_projection(run)
-
-
-def test_a_command_that_was_killed_before_the_map_was_saved_makes_the_same(
+def test_a_run_without_features_is_read_once_and_a_kill_before_the_map_is_saved_changes_nothing(
     run, monkeypatch, tmp_path
 ) -> None:
     """Features are kept rounded, so that the map must be made of rounded ones at the first time as well."""
     again = Path(shutil.copytree(run, tmp_path / "again"))
+    assert Discovery.load(run).images.x.isna().all()
+    assert not (run / FEATURES).exists()
+    found = add_projection(run, device="cpu")
+    xy, columns = found.images[["x", "y"]].to_numpy(), ["x", "y"]
+    assert np.isfinite(xy).all()
+    assert Discovery.load(run).images[columns].equals(found.images[columns])
+    centre = {c.id: xy[found.images.category_id == c.id].mean(0) for c in found.categories}
+    near = [min(centre, key=lambda id: np.linalg.norm(point - centre[id])) for point in xy]
+    assert np.mean(np.array(near) == found.images.category_id) > 0.9  # what is alike lies together
 
     def killed(*_: object) -> None:
         raise KeyboardInterrupt
@@ -58,12 +53,9 @@ def test_a_command_that_was_killed_before_the_map_was_saved_makes_the_same(
         with pytest.raises(KeyboardInterrupt):
             add_projection(again, device="cpu")
     assert (again / FEATURES).exists()
-    columns = ["x", "y"]
-    assert (
-        add_projection(again, device="cpu")
-        .images[columns]
-        .equals(add_projection(run, device="cpu").images[columns])
-    )
+    assert add_projection(again, device="cpu").images[columns].equals(found.images[columns])
+    monkeypatch.setattr(projection, "project_tsne", lambda *_, **__: pytest.fail("computed again"))
+    add_projection(run)
 
 
 def test_features_that_are_kept_are_taken(run, monkeypatch) -> None:

@@ -15,15 +15,12 @@ from holotype.results.edits import Edit
 from report.made import make_discovery
 
 
-def test_names_begin_below_the_images_or_below_the_users_folder(monkeypatch):
+def test_names_begin_below_the_images_or_below_the_users_folder_and_no_two_are_alike(monkeypatch):
     monkeypatch.setattr("os.path.expanduser", lambda _: "/people/me")
     paths = ["/data/photos/a/x.jpg", "/people/me/more/y.jpg", "/other/z.npz#12", "here/w.jpg"]
     assert short_names(paths, "/data/photos") == ["a/x.jpg", "more/y.jpg", "other/z.npz#12", "here/w.jpg"]
     assert short_names(paths[:1], "") == ["x.jpg"]  # the folder that all of them lie in
 
-
-def test_no_two_names_are_alike(monkeypatch):
-    monkeypatch.setattr("os.path.expanduser", lambda _: "/people/me")
     names = short_names(["/data/photos/a/x.jpg", "/people/me/a/x.jpg", "/data/photos/b.jpg"], "/data/photos")
     assert names == ["data/photos/a/x.jpg", "people/me/a/x.jpg", "b.jpg"]
 

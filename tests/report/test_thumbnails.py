@@ -14,151 +14,108 @@ from PIL import Image
 from holotype.data.readers.folder import scan_folder
 from holotype.errors import InputError
 from holotype.report import thumbnails
-from holotype.report.thumbnails import CELL, GRID, SIDE, make_thumbnails, sheet_name
+from holotype.report.thumbnails import CELL, GRID, SIDE, Thumbnails, sheet_name
 
 
 def paint(folder, n: int) -> list[str]:
     """n pictures, each of one colour that tells its number."""
     folder.mkdir(exist_ok=True)
-    files = []
-    for i in range(n):
-        file = folder / f"{i}.png"
+    files = [folder / f"{i}.png" for i in range(n)]
+    for i, file in enumerate(files):
         Image.new("RGB", (40, 20 + i % 3 * 20), (i * 3 % 256, 80, 160)).save(file)
-        files.append(str(file))
-    return files
+    return [str(file) for file in files]
 
 
-def cut(folder, made, i: int) -> np.ndarray:
+def make(files: list[str], folder, paths: list[str] | None = None) -> Thumbnails:
+    return thumbnails.make_thumbnails(paths or files, files, folder, progress=False)
+
+
+def colour(folder, made: Thumbnails, i: int) -> np.ndarray:
     sheet, place = divmod(int(made.cell[i]), GRID**2)
     left, top = place % GRID * CELL, place // GRID * CELL
     with Image.open(folder / sheet_name(sheet)) as image:
-        return np.asarray(image.crop((left, top, left + int(made.width[i]), top + int(made.height[i]))), int)
+        part = image.crop((left, top, left + int(made.size[i, 0]), top + int(made.size[i, 1])))
+        return np.asarray(part, int).mean(axis=(0, 1))
 
 
-def test_each_thumbnail_is_its_image(tmp_path):
-    files = paint(tmp_path, 70)  # more than one sheet
-    made = make_thumbnails(files, files, tmp_path / "thumbs", progress=False)
+def test_each_thumbnail_is_its_image_and_a_lost_sheet_is_made_again(tmp_path):
+    files, folder = paint(tmp_path, 70), tmp_path / "thumbs"  # more than one sheet
+    made = make(files, folder)
     for i in range(70):
-        colour = cut(tmp_path / "thumbs", made, i).mean(axis=(0, 1))
-        np.testing.assert_allclose(colour, (i * 3 % 256, 80, 160), atol=4)
-        assert max(made.width[i], made.height[i]) == SIDE
-        assert made.width[i] / made.height[i] == pytest.approx(40 / (20 + i % 3 * 20), rel=0.02)
+        np.testing.assert_allclose(colour(folder, made, i), (i * 3 % 256, 80, 160), atol=4)
+        assert made.size[i].max() == SIDE
+        assert made.size[i, 0] / made.size[i, 1] == pytest.approx(40 / (20 + i % 3 * 20), rel=0.02)
+    (folder / sheet_name(1)).unlink()
+    make(files, folder)
+    assert (folder / sheet_name(1)).is_file()
+    make(files[:2], folder)  # a smaller collection leaves no old sheets
+    assert [file.name for file in folder.glob("*.jpg")] == [sheet_name(0)]
 
 
-def test_what_cannot_be_read_has_no_thumbnail(tmp_path):
-    files = paint(tmp_path, 3)
-    (tmp_path / "1.png").write_bytes(b"no image")
-    made = make_thumbnails(files, files, tmp_path / "thumbs", progress=False)
-    assert made.cell.tolist() == [0, -1, 2]
-
-
-def test_photographs_stand_upright(tmp_path):
+def test_what_cannot_be_read_has_none_until_it_is_repaired_and_photographs_stand_upright(tmp_path):
     """Camera on its side: EXIF says so, and the quick way through JPEG heeds it."""
-    image = Image.new("RGB", (800, 400), (200, 40, 40))
+    files, folder = paint(tmp_path, 3), tmp_path / "thumbs"
+    whole = (tmp_path / "1.png").read_bytes()
+    (tmp_path / "1.png").write_bytes(b"no image")
+    assert make(files, folder).cell.tolist() == [0, -1, 2]
+    (tmp_path / "1.png").write_bytes(whole)
+    made = make(files, folder)
+    assert made.cell.tolist() == [0, 1, 2]
+    np.testing.assert_allclose(colour(folder, made, 1), (3, 80, 160), atol=4)
     exif = Image.Exif()
     exif[0x0112] = 6
-    image.save(tmp_path / "a.jpg", exif=exif)
-    made = make_thumbnails(["a"], [str(tmp_path / "a.jpg")], tmp_path / "thumbs", progress=False)
-    assert (made.width[0], made.height[0]) == (SIDE // 2, SIDE)
-
-
-def test_thumbnails_are_made_once_for_the_same_images(tmp_path, monkeypatch):
-    files = paint(tmp_path, 5)
-    first = make_thumbnails(files, files, tmp_path / "thumbs", progress=False)
-
-    def never(file: str) -> None:
-        raise AssertionError("decoded again")
-
-    monkeypatch.setattr(thumbnails, "_thumbnail", never)
-    order = [3, 1, 4, 0, 2]
-    again = make_thumbnails(
-        [files[i] for i in order], [files[i] for i in order], tmp_path / "thumbs", progress=False
-    )
-    assert again.cell.tolist() == first.cell[order].tolist()
-    with pytest.raises(AssertionError, match="decoded again"):
-        make_thumbnails(files[:3], files[:3], tmp_path / "thumbs", progress=False)
+    Image.new("RGB", (800, 400), (200, 40, 40)).save(tmp_path / "a.jpg", exif=exif)
+    assert make([str(tmp_path / "a.jpg")], folder).size.tolist() == [[SIDE // 2, SIDE]]
 
 
 def test_only_sheets_with_a_changed_image_are_made_again(tmp_path, monkeypatch):
-    files = paint(tmp_path, 150)  # three sheets
-    folder = tmp_path / "thumbs"
-    first = make_thumbnails(files, files, folder, progress=False)
+    files, folder = paint(tmp_path, 150), tmp_path / "thumbs"  # three sheets
+    first, decoded, thumbnail = make(files, folder), [], thumbnails._thumbnail
     kept = {n: (folder / sheet_name(n)).read_bytes() for n in (0, 2)}
-    decoded = []
-    thumbnail = thumbnails._thumbnail
-
-    def watched(file):
-        decoded.append(file)
-        return thumbnail(file)
-
-    monkeypatch.setattr(thumbnails, "_thumbnail", watched)
+    monkeypatch.setattr(thumbnails, "_thumbnail", lambda file: decoded.append(file) or thumbnail(file))
     Image.new("RGB", (20, 60), (250, 10, 10)).save(files[100])
     order = list(range(150))[::-1]  # a report lists images in another order after edits
-    again = make_thumbnails([files[i] for i in order], [files[i] for i in order], folder, progress=False)
+    again = make([files[i] for i in order], folder)
     assert sorted(decoded) == sorted(files[64:128])
     assert again.cell.tolist() == first.cell[order].tolist()
-    at = order.index(100)
-    np.testing.assert_allclose(cut(folder, again, at).mean(axis=(0, 1)), (250, 10, 10), atol=4)
-    assert again.width[at] < again.height[at]
+    np.testing.assert_allclose(colour(folder, again, 49), (250, 10, 10), atol=4)
+    assert again.size[49, 0] < again.size[49, 1]
     assert {n: (folder / sheet_name(n)).read_bytes() for n in (0, 2)} == kept
     decoded.clear()
-    make_thumbnails(files, files, folder, progress=False)
+    make(files, folder)
     assert decoded == []
+    make(files[:3], folder)
+    assert len(decoded) == 3
 
 
-def test_a_repaired_image_gets_its_thumbnail(tmp_path):
-    files = paint(tmp_path, 3)
-    whole = (tmp_path / "1.png").read_bytes()
-    (tmp_path / "1.png").write_bytes(b"no image")
-    assert make_thumbnails(files, files, tmp_path / "thumbs", progress=False).cell.tolist() == [0, -1, 2]
-    (tmp_path / "1.png").write_bytes(whole)
-    made = make_thumbnails(files, files, tmp_path / "thumbs", progress=False)
-    assert made.cell.tolist() == [0, 1, 2]
-    np.testing.assert_allclose(cut(tmp_path / "thumbs", made, 1).mean(axis=(0, 1)), (3, 80, 160), atol=4)
-
-
-def test_a_lost_sheet_is_made_again(tmp_path):
-    files = paint(tmp_path, 70)
-    make_thumbnails(files, files, tmp_path / "thumbs", progress=False)
-    (tmp_path / "thumbs" / sheet_name(1)).unlink()
-    make_thumbnails(files, files, tmp_path / "thumbs", progress=False)
-    assert (tmp_path / "thumbs" / sheet_name(1)).is_file()
+SHEETS = '{"format": 2, "cell": 120, "grid": 8, "thumbs": '
 
 
 @pytest.mark.parametrize(
-    "content", ["{", "[]", '{"format": 1}', '{"format": 2, "cell": 120, "grid": 8, "thumbs": {"a": 1}}']
+    "content", ["{", "[]", '{"format": 1}', SHEETS + '{"a": 1}}', SHEETS + '{"a": 1, "b": 2}}']
 )
-def test_a_damaged_list_is_made_again(content, tmp_path):
-    files = paint(tmp_path, 2)
-    folder = tmp_path / "thumbs"
+def test_a_damaged_list_is_made_again_and_named_where_it_cannot_be_read(content, tmp_path, caplog):
+    files, folder = paint(tmp_path, 2), tmp_path / "thumbs"
     folder.mkdir()
     (folder / "thumbs.json").write_text(content)
-    assert make_thumbnails(["a", "b"], files, folder, progress=False).cell.tolist() == [0, 1]
-
-
-def test_a_list_that_cannot_be_read_is_named(tmp_path, caplog):
-    files, folder = paint(tmp_path, 2), tmp_path / "thumbs"
-    make_thumbnails(["a", "b"], files, folder, progress=False)
-    manifest = folder / "thumbs.json"
-    manifest.write_text("{")
-    assert make_thumbnails(["a", "b"], files, folder, progress=False).cell.tolist() == [0, 1]
-    assert f"{manifest} cannot be read (" in caplog.text
+    assert make(files, folder, ["a", "b"]).cell.tolist() == [0, 1]
+    assert (f"{folder / 'thumbs.json'} cannot be read (" in caplog.text) == (content == "{")
     caplog.clear()
-    make_thumbnails(["a", "b"], files, folder, progress=False)
+    make(files, folder, ["a", "b"])
     assert caplog.text == ""
 
 
 def test_thumbnails_are_never_taken_for_images(tmp_path, monkeypatch):
     """Also when the report was stopped half-way: the list stands there before the first sheet."""
-    files = paint(tmp_path / "photos", 3)
+    files, folder = paint(tmp_path / "photos", 3), tmp_path / "photos" / "report" / "thumbs"
 
-    def stop(*words):
+    def stop(*_, **__):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(thumbnails, "_save", stop)
+    monkeypatch.setattr(thumbnails, "encode_png", stop)
     with pytest.raises(KeyboardInterrupt):
-        make_thumbnails(files, files, tmp_path / "photos" / "report" / "thumbs", progress=False)
-    (tmp_path / "photos" / "report" / "thumbs" / sheet_name(0)).write_bytes(b"half a sheet")
+        make(files, folder)
+    (folder / sheet_name(0)).write_bytes(b"half a sheet")
     assert sorted(map(str, scan_folder(tmp_path / "photos").images)) == files
 
 
@@ -167,19 +124,10 @@ def test_a_disguised_file_starts_no_program(tmp_path, monkeypatch):
     for name in ("Popen", "run", "call", "check_call", "check_output"):
         monkeypatch.setattr(subprocess, name, lambda *words, **named: started.append(words))
     monkeypatch.setattr("PIL.EpsImagePlugin.gs_binary", None)
-    (tmp_path / "a.jpg").write_bytes(
-        b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 9\n%%EndComments\nshowpage\n"
-    )
-    made = make_thumbnails(["a"], [str(tmp_path / "a.jpg")], tmp_path / "thumbs", progress=False)
-    assert made.cell.tolist() == [-1]
+    page = b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 9\n%%EndComments\nshowpage\n"
+    (tmp_path / "a.jpg").write_bytes(page)
+    assert make([str(tmp_path / "a.jpg")], tmp_path / "thumbs").cell.tolist() == [-1]
     assert started == []
-
-
-def test_a_smaller_collection_leaves_no_old_sheets(tmp_path):
-    files = paint(tmp_path, 70)
-    make_thumbnails(files, files, tmp_path / "thumbs", progress=False)
-    make_thumbnails(files[:2], files[:2], tmp_path / "thumbs", progress=False)
-    assert [file.name for file in (tmp_path / "thumbs").glob("*.jpg")] == [sheet_name(0)]
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="the limit on the size of files is Linux's")
@@ -187,14 +135,13 @@ def test_a_sheet_whose_last_bytes_do_not_fit_on_the_disk_is_none(tmp_path):
     """Pillow, given the file, loses them without a word: the system writes a part and says how much."""
     noise = np.random.default_rng(0).integers(0, 255, (CELL, CELL, 3), dtype=np.uint8)
     Image.fromarray(noise).save(tmp_path / "a.png")
-    paths = [str(tmp_path / "a.png")]
-    make_thumbnails(paths, paths, tmp_path / "whole", False)
+    make([str(tmp_path / "a.png")], tmp_path / "whole")
     size = (tmp_path / "whole" / "00000.jpg").stat().st_size
     limit, handler = resource.getrlimit(resource.RLIMIT_FSIZE), signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
     resource.setrlimit(resource.RLIMIT_FSIZE, (size - 10, limit[1]))
     try:
         with pytest.raises(InputError, match="could not be written"):
-            make_thumbnails(paths, paths, tmp_path / "full", False)
+            make([str(tmp_path / "a.png")], tmp_path / "full")
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, limit)
         signal.signal(signal.SIGXFSZ, handler)

@@ -280,7 +280,7 @@ def test_what_cannot_be_used(words, named, sentence):
 def test_a_device_that_is_not_there_is_refused_before_data_are_read(monkeypatch):
     monkeypatch.setattr("torch.cuda.is_available", lambda: False)
     monkeypatch.setattr("holotype.runs.resources.load_data", lambda *_: pytest.fail("data were read"))
-    with pytest.raises(InputError, match="--device cuda:1 is not to be had on this machine"):
+    with pytest.raises(InputError, match="--device cuda:1 is not available"):
         train("kmeans", "fashion-sample", device="cuda:1")
 
 

@@ -32,7 +32,7 @@ def finish(folder: Path, **scores: float | None) -> Path:
 
 def leave_beat(folder: Path, **facts: object) -> None:
     """What a process left that was killed."""
-    told = {"pid": NOBODY, "host": socket.gethostname(), "born": "1", "command": "holotype train"}
+    told = {"pid": NOBODY, "host": socket.gethostname(), "command": "holotype train"}
     times = dict.fromkeys(("started", "time"), "2024-05-06T07:08:09+00:00")
     HEARTBEAT_SCHEMA.write(folder / "heartbeat.json", {**told, **times, **facts})
 

@@ -530,9 +530,8 @@ def test_the_weights_of_a_sample_count_where_categories_are_counted(
     """As `holotype estimate-k` counts them: the sizes of classes are those of the whole collection."""
     table = load_table(squares_folder / "squares.csv")
     weight = np.where(table.labelled, 1.0, 7.0)
-    write_sample_file(
-        tmp_path / "some.parquet", list(table.path), list(table.label), weight, np.zeros(len(table)), {}
-    )
+    columns = {"path": list(table.path), "label": list(table.label), "weight": weight}
+    write_sample_file(tmp_path / "some.parquet", columns, {})
     seen = []
 
     def estimate(*given, weight=None, **named):

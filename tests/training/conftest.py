@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import os
+import signal
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,6 +16,7 @@ from PIL import Image
 from holotype.config.schema import TrainConfig
 from holotype.data.image_store import ImageStore
 from holotype.data.table import Table
+from holotype.errors import Stopped
 from holotype.methods import Task, Views, find_method
 from holotype.models.backbone import Backbone
 from holotype.models.token_cache import CacheViews
@@ -38,21 +42,18 @@ def draw_squares(folder: Path) -> Table:
     for c in range(N_CLASSES):
         for i in range(PER_CLASS):
             image = np.clip(colours[c] + rng.normal(0, 25, (40, 36, 3)), 0, 255).astype(np.uint8)
-            file = folder / f"{c}-{i}.png"
-            Image.fromarray(image).save(file)
-            path.append(str(file))
+            path.append(str(folder / f"{c}-{i}.png"))
+            Image.fromarray(image).save(path[-1])
             truth.append(f"colour {c}")
             label.append(truth[-1] if c < N_KNOWN and i % 2 == 0 else "")
-    known = tuple(f"colour {c}" for c in range(N_KNOWN))
-    blank = np.full(len(path), "", dtype=object)
-    return Table(
-        path=np.array(path, dtype=object),
-        label=np.array(label, dtype=object),
-        known=known,
-        truth=np.array(truth, dtype=object),
-        problem=blank,
-        name="squares",
-    )
+    path, label, truth = (np.array(x, dtype=object) for x in (path, label, truth))
+    known, blank = tuple(f"colour {c}" for c in range(N_KNOWN)), np.full(len(path), "", dtype=object)
+    return Table(path=path, label=label, known=known, truth=truth, problem=blank, name="squares")
+
+
+def decoded(folder: Path) -> World:
+    table = draw_squares(folder)
+    return World(table, ImageStore.decode(list(table.path), 32, progress=False))
 
 
 def whole_network() -> torch.nn.Module:
@@ -122,8 +123,7 @@ class World:
 
 @pytest.fixture(scope="session")
 def world(tmp_path_factory) -> World:
-    table = draw_squares(tmp_path_factory.mktemp("squares"))
-    return World(table, ImageStore.decode(list(table.path), 32, progress=False))
+    return decoded(tmp_path_factory.mktemp("squares"))
 
 
 def make_method(method, task: Task, settings=None):
@@ -137,6 +137,37 @@ def fit_and_watch(loop: Loop) -> dict[str, bool]:
     """Train to the end; name of each stage -> whether its steps were captured."""
     loop.fit()
     return loop.captured
+
+
+def interrupt_after(loop: Loop, steps: int) -> Loop:
+    """Press Ctrl-C after so many steps."""
+    after_step, taken = loop.method.after_step, []
+
+    def counted():
+        after_step()
+        taken.append(None)
+        if len(taken) == steps:
+            os.kill(os.getpid(), signal.SIGINT)
+
+    loop.method.after_step = counted
+    return loop
+
+
+def stop_and_resume(make, out: Path, steps: int) -> Loop:
+    """Stop the run that `make(out=out)` is after so many steps, and train another one from there to its end."""
+    with pytest.raises(Stopped):
+        interrupt_after(make(out=out), steps).fit()
+    resumed = make(out=out)
+    resumed.fit()
+    return resumed
+
+
+def metrics(folder: Path, kind: str | None = None) -> list[dict]:
+    """Lines of the log without times; of one kind."""
+    lines = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+    return [
+        {k: v for k, v in line.items() if k != "seconds"} for line in lines if kind in (None, line["kind"])
+    ]
 
 
 def weights(loop: Loop) -> dict[str, torch.Tensor]:

@@ -23,15 +23,28 @@ class Empty:
     """No settings."""
 
 
-class TwoStages(Method):
-    """First the tail learns without labels, then a fresh classifier alone; like PromptCAL's two stages."""
+class Classifies(Method):
+    """A cosine classifier, for the stubs below."""
 
     Config = Empty
 
     def __init__(self, config, task):
         super().__init__(config, task)
-        self.project = nn.Linear(task.dim, 8)
         self.classifier = CosineClassifier(task.dim, task.k)
+
+    def cross_entropy(self, batch, features):
+        return supervised_cross_entropy(self.classifier(features), batch.label, batch.labelled)
+
+    def logits(self, features):
+        return self.classifier(features) / 0.1
+
+
+class TwoStages(Classifies):
+    """First the tail learns without labels, then a fresh classifier alone; like PromptCAL's two stages."""
+
+    def __init__(self, config, task):
+        super().__init__(config, task)
+        self.project = nn.Linear(task.dim, 8)
         self.register_buffer("steps_seen", torch.zeros(()))
 
     def stages(self):
@@ -53,24 +66,15 @@ class TwoStages(Method):
 
     def loss(self, batch, now):
         con = info_nce(self.project(batch.features[:2]))
-        cls = supervised_cross_entropy(self.classifier(batch.features[:2]), batch.label, batch.labelled)
+        cls = self.cross_entropy(batch, batch.features[:2])
         return {"con": now["first"] * con, "cls": cls}
 
     def after_step(self):
         self.steps_seen += 1
 
-    def logits(self, features):
-        return self.classifier(features) / 0.1
 
-
-class OwnEncoder(Method):
+class OwnEncoder(Classifies):
     """Takes images and makes an encoder of them that has nothing to do with the backbone."""
-
-    Config = Empty
-
-    def __init__(self, config, task):
-        super().__init__(config, task)
-        self.classifier = CosineClassifier(task.dim, task.k)
 
     def build_encoder(self, trunk, tail):
         return nn.Sequential(nn.AvgPool2d(8), nn.Flatten(), nn.Linear(48, self.task.dim))
@@ -79,11 +83,7 @@ class OwnEncoder(Method):
         return [Stage(needs="images")]
 
     def loss(self, batch, now):
-        cls = supervised_cross_entropy(self.classifier(batch.features), batch.label, batch.labelled)
-        return {"cls": cls, "con": info_nce(batch.features)}
-
-    def logits(self, features):
-        return self.classifier(features) / 0.1
+        return {"cls": self.cross_entropy(batch, batch.features), "con": info_nce(batch.features)}
 
 
 class ClustersAtTheEnd(Method):
@@ -118,14 +118,11 @@ class ClustersAtTheEnd(Method):
         return Prediction(c, torch.exp(-near), torch.full_like(near, float("nan")))
 
 
-class FollowsATeacher(Method):
+class FollowsATeacher(Classifies):
     """Distils a moving average of the tail: encode returns two features a view, the student's and the teacher's."""
-
-    Config = Empty
 
     def __init__(self, config, task):
         super().__init__(config, task)
-        self.classifier = CosineClassifier(task.dim, task.k)
         self.register_buffer("momentum", torch.zeros(()))
 
     def build_encoder(self, trunk, tail):
@@ -142,25 +139,19 @@ class FollowsATeacher(Method):
     def loss(self, batch, now):
         self.momentum.copy_(now["momentum"])
         student, teacher = batch.features.unbind(2)  # each (V, B, D)
-        cls = supervised_cross_entropy(self.classifier(student), batch.label, batch.labelled)
+        cls = self.cross_entropy(batch, student)
         return {"cls": cls, "distil": (student - teacher.flip(0)).square().mean()}
 
     def after_step(self):
         self.teacher.update(self.momentum)
 
-    def logits(self, features):
-        return self.classifier(features) / 0.1
 
-
-class TellsTheTime(Method):
+class TellsTheTime(Classifies):
     """A loss weight and a rate that change with every step, and a buffer that counts the steps by the clock."""
-
-    Config = Empty
 
     def __init__(self, config, task):
         super().__init__(config, task)
         self.project = nn.Linear(task.dim, 8)
-        self.classifier = CosineClassifier(task.dim, task.k)
         self.register_buffer("ticks", torch.zeros(64))
 
     def stages(self):
@@ -175,21 +166,17 @@ class TellsTheTime(Method):
         with torch.no_grad():
             here = torch.arange(64, device=self.ticks.device) == now["tick"]
             self.ticks.copy_(torch.where(here, now["progress"] + 1, self.ticks))
-        cls = supervised_cross_entropy(self.classifier(batch.features), batch.label, batch.labelled)
-        return {"cls": cls, "con": now["share"] * info_nce(self.project(batch.features))}
+        return {
+            "cls": self.cross_entropy(batch, batch.features),
+            "con": now["share"] * info_nce(self.project(batch.features)),
+        }
 
-    def logits(self, features):
-        return self.classifier(features) / 0.1
 
-
-class DrawsItsRows(Method):
+class DrawsItsRows(Classifies):
     """Chooses at the start of each epoch which images it sees, by their features, in batches of a size of its own."""
-
-    Config = Empty
 
     def __init__(self, config, task):
         super().__init__(config, task)
-        self.classifier = CosineClassifier(task.dim, task.k)
         self.register_buffer("chosen", torch.zeros(24, dtype=torch.long))
         self.register_buffer("rows_seen", torch.zeros(task.n_images))
 
@@ -211,11 +198,8 @@ class DrawsItsRows(Method):
                 0, batch.image, torch.ones_like(batch.image, dtype=self.rows_seen.dtype)
             )
         f = batch.features + 0.01 * batch.random["noise"]
-        cls = supervised_cross_entropy(self.classifier(f), batch.label, batch.labelled)
+        cls = self.cross_entropy(batch, f)
         return {"cls": cls, "con": info_nce(f)}
-
-    def logits(self, features):
-        return self.classifier(features) / 0.1
 
 
 class Prompted(nn.Module):
@@ -230,14 +214,8 @@ class Prompted(nn.Module):
         return self.tail(self.trunk(x + self.prompt) if x.ndim == 4 else x)
 
 
-class TokensThenImages(Method):
+class TokensThenImages(Classifies):
     """Trains the tail on tokens, then a prompt in front of the frozen trunk on images."""
-
-    Config = Empty
-
-    def __init__(self, config, task):
-        super().__init__(config, task)
-        self.classifier = CosineClassifier(task.dim, task.k)
 
     def build_encoder(self, trunk, tail):
         return Prompted(trunk, tail)
@@ -247,11 +225,10 @@ class TokensThenImages(Method):
         return [tokens, Stage("prompt", share=0.5, lr=0.01, trains=("tail.prompt", "method"), needs="images")]
 
     def loss(self, batch, now):
-        cls = supervised_cross_entropy(self.classifier(batch.features), batch.label, batch.labelled)
-        return {"cls": cls, f"con_{batch.stage}": info_nce(batch.features)}
-
-    def logits(self, features):
-        return self.classifier(features) / 0.1
+        return {
+            "cls": self.cross_entropy(batch, batch.features),
+            f"con_{batch.stage}": info_nce(batch.features),
+        }
 
 
 STUBS = {

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import json
+import re
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -14,16 +16,15 @@ import torch
 from holotype.data.samplers import SAMPLERS, keyed_generator
 from holotype.errors import InputError
 from holotype.methods import Views
-from holotype.models.token_cache import CacheViews, TokenShape, file_bytes
+from holotype.models import token_cache
+from holotype.models.token_cache import CacheShards, CacheViews
 from holotype.training import batches, build_token_cache
-from holotype.training.batches import CacheShards, index_rows
+from holotype.training.batches import index_rows
 from holotype.training.build_token_cache import (
     draw_strong,
-    draw_view,
     fit_to_needs,
     open_cache,
     plan_cache,
-    smaller_views,
 )
 from holotype.utils.device import Device
 from holotype.utils.memory import Budget, MemoryConfig
@@ -104,24 +105,29 @@ def test_as_many_other_images_with_the_same_sum_of_rows_are_another_cache(world,
 
 
 def test_recipes_and_precision_are_in_the_key(world, tmp_path, monkeypatch):
-    facts = build_token_cache._facts
     seen = []
-    monkeypatch.setattr(build_token_cache, "_facts", lambda *given: seen.append(facts(*given)) or seen[-1])
+    dumps = json.dumps
+    monkeypatch.setattr(
+        build_token_cache.json, "dumps", lambda facts, **how: seen.append(facts) or dumps(facts, **how)
+    )
     build(world, tmp_path)
-    (key,) = seen
+    key = next(facts for facts in seen if "recipes" in facts)
     assert key["recipes"][1]["op"] == draw_strong(1).op.tolist()
     assert (key["trunk"], key["dtype"]) == ("torch.float32", "torch.float16")
 
 
-def test_a_deleted_or_cut_file_is_made_again(world, tmp_path, passes):
-    first = build(world, tmp_path)
+def test_a_deleted_or_cut_file_is_made_again(world, tmp_path, passes, caplog):
+    content = build(world, tmp_path).tokens.clone()
     (file,) = (tmp_path / "tokens").iterdir()
-    content = first.tokens.clone()
-    file.write_bytes(file.read_bytes()[:-2])
-    assert torch.equal(build(world, tmp_path).tokens, content)
-    file.unlink()
-    assert torch.equal(build(world, tmp_path).tokens, content)
-    assert len(passes) == 3
+    for damaged in (
+        file.read_bytes()[:-2],
+        file.read_bytes()[:-1] + b"x",
+        None,
+    ):  # the second in its checksums
+        file.unlink() if damaged is None else file.write_bytes(damaged)
+        assert torch.equal(build(world, tmp_path).tokens, content)
+    assert f"{file} was damaged since it was written" in caplog.text
+    assert len(passes) == 4
 
 
 def test_a_damaged_file_is_noticed_when_it_is_read_and_made_again(world, tmp_path, passes):
@@ -137,15 +143,6 @@ def test_a_damaged_file_is_noticed_when_it_is_read_and_made_again(world, tmp_pat
         found.take(torch.tensor([6, 5]))
     assert not file.exists()
     assert torch.equal(build(world, tmp_path).tokens, content)
-    assert len(passes) == 2
-
-
-def test_damaged_checksums_are_noticed_at_once(world, tmp_path, passes, caplog):
-    content = build(world, tmp_path).tokens.clone()
-    (file,) = (tmp_path / "tokens").iterdir()
-    file.write_bytes(file.read_bytes()[:-1] + b"x")
-    assert torch.equal(build(world, tmp_path).tokens, content)
-    assert f"{file} was damaged since it was written" in caplog.text
     assert len(passes) == 2
 
 
@@ -188,16 +185,6 @@ def test_a_cache_larger_than_the_memory_is_a_mapped_file(world, tmp_path, caplog
     assert "129.0 kB for 4+2 views do not fit the 1.0 kB of host memory" in caplog.text
 
 
-def test_short_memory_shrinks_the_views_and_says_so(world, tmp_path, caplog):
-    room = room_beside_the_images(world, 200_000)
-    cache = build(world, tmp_path, views=CacheViews(16, 8), host_gb=room)
-    assert cache.level == "host"
-    assert 4 <= cache.views.weak < 16
-    assert cache.nbytes <= 200_000
-    assert f"Token cache: {cache.views} views" in caplog.text
-    assert "do not fit the 200.0 kB of host memory" in caplog.text
-
-
 def test_the_first_views_do_not_depend_on_how_many_there_are(world, tmp_path):
     few, many = (build(world, tmp_path, views=CacheViews(m, s)) for m, s in ((4, 2), (6, 3)))
     by_image = [cache.tokens.unflatten(0, (48, -1)) for cache in (few, many)]
@@ -206,123 +193,71 @@ def test_the_first_views_do_not_depend_on_how_many_there_are(world, tmp_path):
     assert torch.equal(by_image[0][:, 6], by_image[1][:, 9])
 
 
-def test_views_differ_between_images_and_between_each_other(world):
-    crops = [draw_view(world.store, USABLE, VIEWS, view) for view in range(VIEWS.entries)]
-    place = torch.stack([torch.stack([c.top, c.left, c.flip.long()]) for c in crops])
-    for first in range(len(crops)):
-        assert (place[first] == place[first, :, :1]).all() == (first == VIEWS.centre)
-        for second in range(first):
-            assert not torch.equal(place[first], place[second])
-    recipes = [draw_strong(number) for number in range(4)]
-    assert len({float(recipe.cutout[0, 0]) for recipe in recipes}) == 4
-
-
 def test_what_was_left_out_has_no_place(world, tmp_path):
     usable = torch.tensor([3, 7, 40])
-    cache = build(world, tmp_path, usable=usable)
+    cache = build(world, tmp_path, usable=usable, needs=Views(weak=2))
     assert cache.position[usable].tolist() == [0, 1, 2]
     assert (cache.position >= 0).sum() == 3
-    assert cache.tokens.shape[0] == 3 * 7
+    assert cache.mode == "cached 4+0"  # no step draws a strong view
+    assert cache.tokens.shape[0] == 3 * 5
 
 
-def test_without_strong_views_in_any_step_none_is_cached(world, tmp_path):
-    cache = build(world, tmp_path, needs=Views(weak=2))
-    assert cache.mode == "cached 4+0"
-    assert cache.tokens.shape[0] == 48 * 5
-
-
-def test_the_bound_of_the_folder_is_kept(world, tmp_path):
-    for weak in (4, 5, 6):
-        build(world, tmp_path, views=CacheViews(weak, 2), disk_gb=320e-6)
-    kept = [file.stat().st_size for file in (tmp_path / "tokens").iterdir()]
-    assert sum(kept) <= 320_000
-    assert file_bytes((48 * 9, 6 * 32)) in kept  # the newest is among them
-
-
-def test_on_a_gpu_nothing_is_kept_unless_a_folder_is_named():
-    """Computing is faster there than reading; the rule itself, since this runs without a GPU."""
-    assert build_token_cache._is_kept(torch.device("cpu"), MemoryConfig())
-    assert not build_token_cache._is_kept(torch.device("cuda"), MemoryConfig())
-    assert build_token_cache._is_kept(torch.device("cuda"), MemoryConfig(cache_dir="x"))
-
-
-SHAPE = TokenShape(images=100, width=100)  # 20 kB per view of all images
+WIDTH, N = 100, 100  # 20 kB per view of all images
 WANTED = CacheViews(16, 8)
 VIEW = 100 * 10 * 10 * 2
 CUDA, CPU = torch.device("cuda"), torch.device("cpu")
 
 
-def plan(device=0, host=0, disk=0, on=CUDA, wanted=WANTED, fixed=False):
-    return plan_cache(wanted, NEEDS, SHAPE, Budget(device * VIEW, host * VIEW, disk * VIEW), on, fixed)
+def plan(device=0, host=0, disk=0, on=CUDA, wanted=WANTED, fixed=False, whole=N):
+    budget = Budget(device * VIEW, host * VIEW, disk * VIEW)
+    return plan_cache(wanted, NEEDS, WIDTH, (N, whole), budget, on, fixed)
 
 
-def test_what_fits_on_the_device_goes_there_whole():
-    found = plan(device=25)
-    assert (found.views, found.level, found.reason) == (WANTED, "device", "")
-
-
-def test_views_shrink_before_the_level_changes():
-    found = plan(device=24, host=1000)
-    assert (found.views, found.level) == (CacheViews(15, 8), "device")
-    assert found.reason == "500.0 kB for 16+8 views do not fit the 480.0 kB of GPU memory"
-    assert plan(device=13, host=1000).views == CacheViews(8, 4)
-    assert plan(device=7, host=1000).views == CacheViews(4, 2)
-
-
-def test_below_the_least_number_of_views_the_level_changes():
-    found = plan(device=6, host=25)
-    assert (found.views, found.level) == (WANTED, "host")
-    assert "do not fit the 120.0 kB of GPU memory" in found.reason
-    assert "host memory" not in found.reason
-    found = plan(device=6, host=6, disk=20)
-    assert found.level == "disk"
-    assert found.views.weak < 16
-    assert "GPU memory or the 120.0 kB of host memory or the 400.0 kB of disk space" in found.reason
-
-
-def test_on_a_cpu_the_host_comes_first():
-    found = plan(device=1000, host=25, on=CPU)
-    assert (found.views, found.level, found.reason) == (WANTED, "host", "")
-    assert plan(host=3, disk=1000, on=CPU).level == "disk"
-
-
-def test_a_resumed_run_keeps_its_views_and_moves_down_instead():
-    found = plan(device=24, host=24, disk=25, fixed=True)
-    assert (found.views, found.level) == (WANTED, "disk")
+@pytest.mark.parametrize(
+    ("room", "views", "level", "reason"),
+    [
+        ({"device": 25}, WANTED, "device", r"^$"),
+        (
+            {"device": 24, "host": 1000},
+            CacheViews(15, 8),
+            "device",
+            "500.0 kB for 16.8 views .* the 480.0 kB of GPU memory$",
+        ),
+        ({"device": 13, "host": 1000}, CacheViews(8, 4), "device", "GPU"),
+        ({"device": 7, "host": 1000}, CacheViews(4, 2), "device", "GPU"),
+        ({"device": 6, "host": 25}, WANTED, "host", "the 120.0 kB of GPU memory$"),
+        ({"device": 6, "host": 6, "disk": 25}, WANTED, "disk", "GPU memory or the 120.0 kB of host memory$"),
+        ({"device": 6, "host": 6, "disk": 20}, CacheViews(13, 6), "disk", "or the 400.0 kB of disk space$"),
+        ({"device": 1000, "host": 25, "on": CPU}, WANTED, "host", r"^$"),
+        ({"host": 3, "disk": 1000, "on": CPU}, WANTED, "disk", "host memory$"),
+        (
+            {"device": 24, "host": 24, "disk": 25, "fixed": True},
+            WANTED,
+            "disk",
+            "GPU memory or",
+        ),  # a resumed run
+        ({"device": 4, "wanted": CacheViews(2, 1)}, CacheViews(2, 1), "device", r"^$"),
+    ],
+)
+def test_views_shrink_before_the_level_changes(room, views, level, reason):
+    found = plan(**room)
+    assert (found.views, found.level) == (views, level)
+    assert re.search(reason, found.reason)
 
 
 def test_in_a_file_there_are_the_images_of_all_processes():
     """Each of four holds a quarter of 400 images in memory; the file serves them all, and holds every one."""
-    budget = Budget(0, 6 * VIEW, 60 * VIEW)  # of 400 images a view takes four times as much
-    found = plan_cache(WANTED, NEEDS, SHAPE, budget, CPU, whole=400)
+    found = plan(host=6, disk=60, on=CPU, whole=400)  # of 400 images a view takes four times as much
     assert (found.views, found.level) == (CacheViews(9, 4), "disk")
     assert found.reason.startswith("2.0 MB for 16+8 views do not fit")
     with pytest.raises(InputError, match="400 images"):
-        plan_cache(WANTED, NEEDS, SHAPE, Budget(0, 6 * VIEW, 26 * VIEW), CPU, whole=400)
-    assert plan_cache(WANTED, NEEDS, SHAPE, Budget(0, 25 * VIEW, 0), CPU, whole=400).level == "host"
+        plan(host=6, disk=26, on=CPU, whole=400)
+    assert plan(host=25, on=CPU, whole=400).level == "host"
 
 
 def test_nothing_fits_anywhere():
     with pytest.raises(InputError, match=r"100 images with 16\+8 views takes 500.0 kB.*--cache-views off"):
         plan(device=6, host=6, disk=6)
-
-
-def test_a_small_wish_is_not_raised_to_the_least():
-    assert plan(device=4, wanted=CacheViews(2, 1)).views == CacheViews(2, 1)
-    assert list(smaller_views(CacheViews(3, 1), NEEDS, False)) == [CacheViews(3, 1)]
-
-
-def test_views_shrink_one_by_one_in_proportion():
-    steps = list(smaller_views(WANTED, NEEDS, False))
-    assert [s.weak for s in steps] == list(range(16, 3, -1))
-    assert all(abs(s.strong - s.weak / 2) <= 0.5 or s.strong == 2 for s in steps)
-    assert steps[-1] == CacheViews(4, 2)
-
-
-def test_strong_views_are_left_out_where_none_is_drawn():
-    assert fit_to_needs(WANTED, Views(weak=2), fixed=False) == CacheViews(16, 0)
-    assert fit_to_needs(WANTED, NEEDS, fixed=False) == WANTED
-    assert fit_to_needs(WANTED, Views(weak=2), fixed=True) == WANTED
 
 
 @pytest.mark.parametrize("wanted", [CacheViews(2, 0), CacheViews(1, 1)])
@@ -335,8 +270,8 @@ SHARDED_ROWS = torch.tensor([0, 2, 3, 5, 6, 7, 8, 9, 10, 12, 13, 14, 15, 16, 18,
 
 
 def as_process(patch: pytest.MonkeyPatch, rank: int, world: int) -> None:
-    for module in (batches, build_token_cache):
-        patch.setattr(module, "rank", lambda: rank)
+    for module in (batches, build_token_cache, token_cache):
+        patch.setattr(module, "rank", lambda: rank, raising=False)
         patch.setattr(module, "world_size", lambda: world)
 
 
@@ -408,6 +343,7 @@ def test_on_a_disk_one_file_serves_all(world, tmp_path, monkeypatch) -> None:
     [
         (4, 18, 1, "the batch size 18 cannot be drawn evenly from 4 shards"),
         (3, 12, 2, "3 shards cannot be dealt out evenly to 2 processes"),
+        (49, 49, 1, "larger than the 48 usable"),
     ],
 )
 def test_what_cannot_be_dealt_out_is_said(world, monkeypatch, shards, batch, processes, said) -> None:
@@ -416,22 +352,13 @@ def test_what_cannot_be_dealt_out_is_said(world, monkeypatch, shards, batch, pro
         index_rows(world.table, batch, shards)
 
 
-def test_more_shards_than_images_are_refused() -> None:
+def test_what_shards_do_not_go_with_is_refused(world, tmp_path) -> None:
+    group = np.array([str(i // 3) for i in range(len(world.table))], dtype=object)
     with pytest.raises(InputError, match="more than the 17 usable images"):
         CacheShards.deal(SHARDED_ROWS, 21, 18)
-
-
-def test_shards_without_a_cache_are_refused(world) -> None:
     with pytest.raises(InputError, match="deals out a token cache, and this run has none"):
         world.loop("simgcd", shards=4)
-
-
-def test_a_method_that_draws_its_own_rows_is_refused(world, tmp_path) -> None:
     with pytest.raises(InputError, match="draws images of its own"):
         world.loop("dccl", epochs=1, shards=4, cache=world.cache(tmp_path, shards=4)).fit()
-
-
-def test_bursts_are_refused(world) -> None:
-    group = np.array([str(i // 3) for i in range(len(world.table))], dtype=object)
     with pytest.raises(InputError, match="does not go together with bursts"):
         index_rows(dataclasses.replace(world.table, group=group), 8, 4)

@@ -14,8 +14,8 @@ from holotype.methods.simgcd import SimGCD
 from holotype.models.token_cache import CacheViews
 from holotype.training import step
 from holotype.training.build_token_cache import open_cache
+from holotype.training.cuda_graph import CapturedStep
 from holotype.training.interleave import train_in_turns
-from holotype.training.step import CapturedStep
 from holotype.utils.device import Device
 from holotype.utils.memory import MemoryConfig, find_budget
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import math
 
 import numpy as np
@@ -11,14 +10,13 @@ import pytest
 import torch
 
 from holotype.clustering.metrics import clustering_accuracy
-from holotype.errors import InputError, Stopped
-from holotype.methods import METHODS, Batch, Progress, Task, dccl
+from holotype.errors import InputError
+from holotype.methods import METHODS, dccl
 from holotype.training import batches
 from holotype.training.optim import momentum_tensors
 from holotype.training.progress import StopRequest
 
-from .conftest import SMALL, assert_equal_weights, weights
-from .test_loop import interrupt_after
+from .conftest import SMALL, metrics, weights
 
 LEARNING = [name for name in METHODS if name != "kmeans"]
 LONGER = {"simgcd": 12, "debgcd": 12, "rpc": 12, "protogcd": 12, "rs": 24, "uno": 12}
@@ -59,21 +57,19 @@ def test_it_finds_the_colours_with_finite_losses(world, name, tmp_path):
     placed = loop.fit()
     truth = np.unique(world.table.truth.astype(str), return_inverse=True)[1]
     hidden = ~world.table.labelled
-    found = clustering_accuracy(truth[hidden], placed.category.numpy()[hidden], 2)
-    assert found.all > 0.6
-    log = tmp_path / "metrics.jsonl"
-    lines = [json.loads(line) for line in log.read_text().splitlines()] if log.exists() else []
-    epochs = [line for line in lines if line["kind"] == "epoch"]
+    assert clustering_accuracy(truth[hidden], placed.category.numpy()[hidden], 2).all > 0.6
+    epochs = metrics(tmp_path, "epoch") if loop.stages else []
     assert len(epochs) == sum(loop.epochs(stage) for stage in loop.stages)
     assert all(math.isfinite(value) for line in epochs for value in line.values() if isinstance(value, float))
-    assert name == "kmeans" or epochs[-1].keys() >= LOGGED.get(name, set())
+    last = epochs[-1] if epochs else {}
+    assert last.keys() >= LOGGED.get(name, set())
     if name == "rs":
-        assert epochs[-1]["pair_precision"] > 0.9
+        assert last["pair_precision"] > 0.9
     if name == "protogcd":
-        assert [epochs[0]["hard_share"], epochs[-1]["hard_share"]] == [0, 1]
+        assert (epochs[0]["hard_share"], last["hard_share"]) == (0, 1)
     if name == "dccl":
         assert all(
-            line["concepts"] > 0 and 0 <= line["outliers"] < 48 and line["positives"] >= 4 for line in epochs
+            min(line["concepts"], line["positives"] - 3) > 0 and line["outliers"] < 48 for line in epochs
         )
 
 
@@ -121,8 +117,7 @@ def test_batches_without_a_single_label(world, name, monkeypatch, tmp_path):
     placed = loop.fit()
     assert placed.probability.isfinite().all()
     assert all(p.isfinite().all() for p in loop.learnable.values())
-    lines = [json.loads(line) for line in (tmp_path / "metrics.jsonl").read_text().splitlines()]
-    assert all(math.isfinite(line["loss"]) for line in lines)
+    assert all(math.isfinite(line["loss"]) for line in metrics(tmp_path))
 
 
 @pytest.mark.parametrize("name", LEARNING)
@@ -137,39 +132,6 @@ def test_one_image_a_class(world, name):
     assert placed.probability.isfinite().all()
 
 
-PEERS = ("gcd", "protogcd", "rs", "uno")
-
-
-@pytest.mark.parametrize("preset", ["default", "as_run"])
-@pytest.mark.parametrize("name", ["rs", "uno"])
-def test_both_presets_train(world, name, preset):
-    settings = {**small(name), **METHODS[name].presets[preset]}
-    loop = world.loop(name, settings=settings)
-    before = {key: p.detach().clone() for key, p in loop.learnable.items()}
-    loop.fit()
-    still = [key for key, p in loop.learnable.items() if torch.equal(p, before[key])]
-    assert not [key for key in still if key.startswith("method.")]
-
-
-@pytest.mark.parametrize("name", PEERS)
-@pytest.mark.parametrize("labelled", [0, 3, 6])
-def test_any_number_of_labels_and_one_image_a_class(name, labelled):
-    """Six images, each of a class of its own, of which none, some or all are labelled."""
-    torch.manual_seed(0)
-    task = Task(n_known=6, k=8, dim=16, n_images=12, n_labelled=6)
-    method = METHODS[name](METHODS[name].Config(**small(name)), task)
-    mask = torch.arange(6) < labelled
-    features = torch.randn(2, 6, 16, requires_grad=True)
-    now = {key: torch.tensor(x) for key, x in method.schedule(method.stages()[0], Progress(3, 10)).items()}
-    terms = method.loss(Batch(features, torch.arange(6) * mask, mask, torch.arange(6)), now)
-    torch.stack(list(terms.values())).sum().backward()
-    assert all(term.isfinite() for term in terms.values())
-    assert features.grad.isfinite().all()
-    assert all(p.grad.isfinite().all() for p in method.parameters())
-    method.after_step()
-    assert all(x.isfinite() for x in method.diagnostics().values())
-
-
 def test_one_image_in_a_step_is_too_few_for_uno(world):
     """Its heads take the mean over a batch."""
     with pytest.raises(InputError, match=r"two images in a step.*--train\.batch_size"):
@@ -177,48 +139,14 @@ def test_one_image_in_a_step_is_too_few_for_uno(world):
     world.loop("uno", batch_size=2, epochs=1).fit()
 
 
-def test_a_resumed_run_keeps_the_concepts_it_has(world, tmp_path):
-    settings = {"recluster": 2}
-    whole = world.loop("dccl", settings=settings, epochs=3)
-    whole.fit()
-    for stop_after in (1, 5):  # in the epoch that found them, and in the one after
-        out = tmp_path / str(stop_after)
-        first = world.loop("dccl", settings=settings, epochs=3, out=out)
-        interrupt_after(first, stop_after)
-        with pytest.raises(Stopped):
-            first.fit()
-        second = world.loop("dccl", settings=settings, epochs=3, out=out)
-        second.fit()
-        assert_equal_weights(weights(whole), weights(second))
-
-
 PROMPT_SETTINGS = {
     "sptnet": {"prompt_epochs": 3.0, "turn": 2},
     "promptcal": {"proj_out": 32, "n_init": 5, "quantile": 0.5, "affinity_epochs": 1.0},
 }
-STEPS = 3
-"""Of an epoch: 48 images in batches of 16."""
 
 
 def loop_of(world, name, **given):
     return world.loop(name, settings=PROMPT_SETTINGS[name] | given.pop("settings", {}), **given)
-
-
-def told(loop):
-    """The lines of the log, by stage."""
-    lines = [json.loads(line) for line in (loop.journal.folder / "metrics.jsonl").read_text().splitlines()]
-    return [line for line in lines if line["kind"] == "epoch"]
-
-
-def test_the_graph_and_the_turns_are_told_in_the_log(world, tmp_path):
-    spt, cal = (loop_of(world, name, out=tmp_path / name) for name in PROMPT_SETTINGS)
-    spt.fit(), cal.fit()
-    last = told(spt)[-1]
-    assert 0 < last["model_steps"] < STEPS
-    assert last["prompt_size"] > 0
-    last = told(cal)[-1]
-    assert last["positives"] > 0
-    assert 0 <= last["precision"] <= 1
 
 
 def test_who_stands_still_in_sptnet_stays_to_the_bit_with_its_momentum(world):
@@ -254,14 +182,6 @@ def test_the_first_stage_of_sptnet_is_simgcd_to_the_bit(world):
             found = weights(loop)
     for name, theirs in weights(simgcd).items():
         assert torch.equal(found[name.replace("tail.", "tail.tail.", 1)], theirs), name
-
-
-def test_as_run_never_trains_the_network_on_a_small_data_set(world):
-    loop = loop_of(world, "sptnet", epochs=1, settings={"turn": 20, "count": "epoch"})
-    for _ in steps_of(loop):
-        if loop.position.stage == 0:
-            before = digest(loop.encoder.module.tail.state_dict())
-    assert digest(loop.encoder.module.tail.state_dict()) == before
 
 
 def test_sptnet_takes_its_first_stage_from_a_cache(world, tmp_path):

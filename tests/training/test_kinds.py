@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-
 import numpy as np
 import pytest
 import torch
@@ -11,15 +9,14 @@ from torch import nn
 
 from holotype.config.schema import TrainConfig
 from holotype.data.augment import centre_crops, normalise
-from holotype.errors import InputError, Stopped
+from holotype.errors import InputError
 from holotype.methods import Images, ParamGroup, Progress, Stage, Task
 from holotype.methods.schedules import cosine_lr
 from holotype.training.loop import Loop
 from holotype.utils.device import Device
 
-from .conftest import assert_equal_weights, tiny_backbone, weights
+from .conftest import assert_equal_weights, metrics, stop_and_resume, tiny_backbone, weights
 from .stubs import DrawsItsRows, FollowsATeacher, OwnEncoder, TellsTheTime, TokensThenImages
-from .test_loop import interrupt_after
 
 
 def after_each_step(loop, look) -> None:
@@ -52,18 +49,6 @@ def test_the_teacher_follows_the_tail_with_the_momentum_of_the_step(world):
     assert not torch.equal(found, student[-1])
 
 
-def test_features_come_as_views_images_kinds_and_width(world, monkeypatch):
-    loop = world.loop(FollowsATeacher, epochs=1)
-    seen = []
-    loss = loop.method.loss
-    loop.method.loss = lambda batch, now: seen.append(batch.features) or loss(batch, now)
-    loop.fit()
-    assert seen[0].shape == (2, 16, 2, 32)
-    # before the first step the teacher is the student
-    torch.testing.assert_close(seen[0][:, :, 0], seen[0][:, :, 1])
-    assert not torch.allclose(seen[-1][:, :, 0], seen[-1][:, :, 1])
-
-
 # -- time -----------------------------------------------------------------------------------------------
 
 
@@ -91,26 +76,7 @@ def test_a_rate_of_its_own_follows_its_pace_and_the_others_the_loop(world, tmp_p
         assert rates["method.classifier"] == pytest.approx(0.02 * pace(at))
         assert rates[""] == pytest.approx(cosine_lr(0.05, at.epoch, 2))
     assert len({rates["method.classifier"] for rates in seen}) == len(seen) == 2 * loop.steps
-    lines = [json.loads(line) for line in (tmp_path / "metrics.jsonl").read_text().splitlines()]
-    assert [line["lr"] for line in lines] == [cosine_lr(0.05, epoch, 2) for epoch in range(2)]
-
-
-@pytest.mark.parametrize("name", ["uno", "rs", "dccl", "sptnet"])
-def test_the_log_tells_the_rate_that_was_in_force(world, tmp_path, name):
-    """Also where all that learns has a pace of its own, and the loop's is nobody's."""
-    loop = world.loop(name, epochs=2, out=tmp_path)
-    seen = {}
-
-    def look():
-        groups = loop.current.step.optimiser.param_groups
-        heads = {id(parameter) for parameter in loop.method.parameters()}
-        of_heads = next(group for group in groups if heads & {id(p) for p in group["params"]})
-        seen[loop.position.stage, loop.position.epoch] = float(of_heads["lr"])
-
-    after_each_step(loop, look)
-    loop.fit()
-    lines = [json.loads(line) for line in (tmp_path / "metrics.jsonl").read_text().splitlines()]
-    assert [line["lr"] for line in lines if line["kind"] == "epoch"] == pytest.approx(list(seen.values()))
+    assert [line["lr"] for line in metrics(tmp_path)] == [cosine_lr(0.05, epoch, 2) for epoch in range(2)]
 
 
 # -- rows of its own --------------------------------------------------------------------------------------
@@ -134,35 +100,7 @@ def test_a_method_that_draws_its_rows_sees_those_and_no_others(world, tmp_path):
     assert torch.equal(loop.method.rows_seen, expected)
     assert loop.position.counter == 4  # two steps an epoch
     sums = loop.current.step.named_sums()
-    last = json.loads((tmp_path / "metrics.jsonl").read_text().splitlines()[-1])
-    assert last["cls"] == pytest.approx(float(sums["cls"]) / 2)
-
-
-def test_rows_are_drawn_after_the_work_at_the_start_of_an_epoch_only_where_they_depend_on_it(world):
-    order = []
-    for kind in ("simgcd", DrawsItsRows):
-        loop = world.loop(kind, epochs=2)
-        before = loop._before_epoch
-
-        def spied(stage, epoch, before=before):
-            order.append("begin")
-            before(stage, epoch)
-
-        loop._before_epoch = spied
-        loop.sources.of = with_spied_draw(loop.sources.of, order)
-        loop.fit()
-    assert order[:4] == ["begin", "draw", "draw", "begin"]  # the second epoch is drawn before it begins
-    assert order[4:] == ["begin", "draw", "begin", "draw"]
-
-
-def with_spied_draw(make, order):
-    def of(stage):
-        source = make(stage)
-        draw = source.draw
-        source.draw = lambda *given: order.append("draw") or draw(*given)
-        return source
-
-    return of
+    assert metrics(tmp_path)[-1]["cls"] == pytest.approx(float(sums["cls"]) / 2)
 
 
 @pytest.mark.parametrize(
@@ -200,7 +138,6 @@ def test_the_source_switches_with_the_stage_and_the_record_names_both(world, tmp
     trunk = {name: p.clone() for name, p in loop.encoder.trunk.state_dict().items()}
     loop.fit()
     tokens = ("tokens", (2, 16, 6 * 32))  # CLS as it is, then CLS and four patches, standardised
-    seen = [(stage, shape) for stage, shape in seen if shape[1] == 16]  # not the passes that are only timed
     assert seen == [tokens] * 4 * loop.steps + [("prompt", (2, 16, 3, 32, 32))] * 2 * loop.steps
     assert not torch.equal(start["tail.prompt"], weights(loop)["tail.prompt"])
     assert all(torch.equal(trunk[name], p) for name, p in loop.encoder.trunk.state_dict().items())
@@ -209,16 +146,12 @@ def test_the_source_switches_with_the_stage_and_the_record_names_both(world, tmp
 
 @pytest.mark.parametrize("stop_after", [4, 14])  # in the first stage, in the second
 def test_a_run_on_cached_tokens_and_images_resumes_bit_for_bit(world, tmp_path, stop_after):
-    whole = world.loop(TokensThenImages, epochs=4, cache=world.cache(tmp_path))
+    def make(**given):
+        return world.loop(TokensThenImages, epochs=4, cache=world.cache(tmp_path), **given)
+
+    whole = make()
     whole.fit()
-    first = world.loop(TokensThenImages, epochs=4, cache=world.cache(tmp_path), out=tmp_path / "run")
-    interrupt_after(first, stop_after)
-    with pytest.raises(Stopped):
-        first.fit()
-    assert (first.position.stage, first.position.counter) == (int(stop_after > 12), stop_after)
-    second = world.loop(TokensThenImages, epochs=4, cache=world.cache(tmp_path), out=tmp_path / "run")
-    second.fit()
-    assert_equal_weights(weights(whole), weights(second))
+    assert_equal_weights(weights(whole), weights(stop_and_resume(make, tmp_path / "run", stop_after)))
 
 
 def test_images_are_placed_as_the_last_stage_sees_them(world, tmp_path):
@@ -235,12 +168,11 @@ def test_images_are_placed_as_the_last_stage_sees_them(world, tmp_path):
 def test_an_encoders_first_weights_depend_on_the_seed_alone(world):
     """Not on what else was drawn before: a token cache may have been built, or read from a file."""
 
-    def first(seed, **given):
+    def first(seed, drawn=0):
         torch.manual_seed(seed)
         method = TokensThenImages(None, Task(2, 4, 32, 48, 12))
-        torch.rand(given.get("drawn", 0))
-        config, compute = TrainConfig(batch_size=16), Device.on("cpu", "fp32")
-        state = torch.get_rng_state()
+        torch.rand(drawn)
+        config, compute, state = TrainConfig(batch_size=16), Device.on("cpu", "fp32"), torch.get_rng_state()
         loop = Loop(config, method, tiny_backbone(), world.store, world.table, compute, seed=seed)
         assert torch.equal(state, torch.get_rng_state())
         return weights(loop)["tail.prompt"]
@@ -249,22 +181,19 @@ def test_an_encoders_first_weights_depend_on_the_seed_alone(world):
     assert not torch.equal(first(0), first(1))
 
 
-def test_an_encoder_that_registers_the_trunk_is_refused(world, monkeypatch):
-    monkeypatch.setattr(
-        TokensThenImages, "build_encoder", lambda self, trunk, tail: nn.ModuleList([trunk.module, tail])
-    )
+def test_an_encoder_that_registers_the_trunk_or_is_set_instead_of_built_is_refused(world, monkeypatch):
+    takes_it = lambda self, trunk, tail: nn.ModuleList([trunk.module, tail])  # noqa: E731
+    monkeypatch.setattr(TokensThenImages, "build_encoder", takes_it)
     with pytest.raises(InputError, match="The encoder of TokensThenImages registers the frozen trunk"):
         world.loop(TokensThenImages)
 
+    class Sets(OwnEncoder):
+        def __init__(self, config, task):
+            super().__init__(config, task)
+            self.encoder = nn.Linear(2, 2)
 
-def test_an_encoder_that_is_set_instead_of_built_is_refused(world, monkeypatch):
-    def sets(self, config, task):
-        super(OwnEncoder, self).__init__(config, task)
-        self.encoder = nn.Linear(2, 2)
-
-    monkeypatch.setattr(OwnEncoder, "__init__", sets)
     with pytest.raises(InputError, match="sets `encoder` itself; let build_encoder return it"):
-        world.loop(OwnEncoder)
+        world.loop(Sets)
 
 
 # -- what the loop hands out --------------------------------------------------------------------------------

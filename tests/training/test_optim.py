@@ -13,7 +13,7 @@ from holotype.errors import InputError
 from holotype.methods import ParamGroup, Progress
 from holotype.methods.schedules import cosine_lr
 from holotype.models.heads import CosineClassifier, Projector
-from holotype.training.optim import build_sgd, logged_rate, momentum_tensors, restore_momentum, set_rates
+from holotype.training.optim import build_sgd, logged_rate, momentum_tensors, set_rates
 
 GOLDEN = np.load(Path(__file__).parents[1] / "parity" / "param_groups.npz", allow_pickle=False)
 
@@ -78,32 +78,6 @@ def test_a_stage_that_trains_nothing_is_refused():
         build_sgd(network(), ("trunk", "other"), 0.1, 0.9, 0.0)
 
 
-def test_restored_momentum_gives_the_same_next_step():
-    whole = network()
-    optimiser = build_sgd(whole, ("tail",), 0.1, 0.9, 0.1)
-    for number in range(3):
-        step(whole, optimiser, number)
-    saved = {name: tensor.clone() for name, tensor in momentum_tensors(optimiser, whole).items()}
-    assert set(saved) == {f"momentum.{name}" for name in whole if name.startswith("tail")}
-    half_way = {name: p.detach().clone() for name, p in whole.items()}
-    for number in (3, 4):
-        step(whole, optimiser, number)
-
-    def go_on(tensors: dict[str, torch.Tensor]) -> dict[str, nn.Parameter]:
-        learnable = network(seed=1)
-        for name, p in learnable.items():
-            p.data.copy_(half_way[name])
-        again = build_sgd(learnable, ("tail",), 0.1, 0.9, 0.1)
-        restore_momentum(again, learnable, tensors)
-        for number in (3, 4):
-            step(learnable, again, number)
-        return learnable
-
-    resumed, forgetful = go_on(saved), go_on({})
-    assert all(torch.equal(resumed[name], p) for name, p in whole.items())
-    assert not torch.equal(forgetful["tail.0.weight"], whole["tail.0.weight"])
-
-
 def test_momentum_begins_at_zero_and_the_first_step_is_that_of_plain_sgd():
     mine, theirs = network(), network()
     ours = build_sgd(mine, ("tail", "method"), 0.1, 0.9, 0.1)
@@ -131,22 +105,19 @@ def test_the_rate_can_be_set_as_a_number_and_as_a_tensor():
     assert float(tensor) == pytest.approx(cosine_lr(0.1, 2, 4))
 
 
-def test_the_longest_prefix_decides_the_rate_and_the_decay_and_vectors_never_decay():
-    learnable = network()
-    rates = (
-        ParamGroup("tail", lr=0.5),
-        ParamGroup("tail.1", weight_decay=0.7),
-        ParamGroup("method", lr=0.0, weight_decay=0.0),
-    )
-    optimiser = build_sgd(learnable, ("tail", "method"), 0.1, 0.9, 0.3, rates)
+def settings_of(learnable: dict[str, nn.Parameter], optimiser: torch.optim.Optimizer) -> dict[str, tuple]:
+    """Rate and decay of each parameter at the start."""
     set_rates(optimiser, 0, Progress(0, 4))
     name_of = {id(p): name for name, p in learnable.items()}
-    found = {
-        name_of[id(p)]: (group["lr"], group["weight_decay"])
-        for group in optimiser.param_groups
-        for p in group["params"]
-    }
-    assert found == {
+    groups = optimiser.param_groups
+    return {name_of[id(p)]: (g["lr"], g["weight_decay"]) for g in groups for p in g["params"]}
+
+
+def test_the_longest_prefix_decides_the_rate_and_the_decay_and_vectors_never_decay():
+    learnable, no_rate = network(), ParamGroup("method", lr=0.0, weight_decay=0.0)
+    rates = (ParamGroup("tail", lr=0.5), ParamGroup("tail.1", weight_decay=0.7), no_rate)
+    optimiser = build_sgd(learnable, ("tail", "method"), 0.1, 0.9, 0.3, rates)
+    assert settings_of(learnable, optimiser) == {
         "tail.0.weight": (0.5, 0.3),
         "tail.0.bias": (0.5, 0.0),
         "tail.1.weight": (0.1, 0.0),  # of one dimension: the decay is for matrices
@@ -158,26 +129,15 @@ def test_the_longest_prefix_decides_the_rate_and_the_decay_and_vectors_never_dec
     assert torch.equal(learnable["method.v"], before)
 
 
-def test_earlier_blocks_learn_at_a_share_of_the_rate_of_the_block_after_them():
+@pytest.mark.parametrize("block_rate", [1.0, 0.3])
+def test_earlier_blocks_learn_at_a_share_of_the_rate_of_the_block_after_them(block_rate):
     names = ("tail.blocks.10.w", "tail.blocks.11.w", "tail.blocks.12.w", "tail.norm", "method.v", "method.w")
     learnable = {name: nn.Parameter(torch.zeros(2, 2)) for name in names}
-
-    def rates(block_rate: float) -> dict[str, float]:
-        optimiser = build_sgd(
-            learnable,
-            ("tail", "method"),
-            0.1,
-            0.9,
-            0.0,
-            (ParamGroup("method.w", lr=0.4),),
-            slowed=0.5,
-            block_rate=block_rate,
-        )
-        set_rates(optimiser, 0, Progress(0, 4))
-        assert logged_rate(optimiser, 0, Progress(0, 4)) == pytest.approx(0.1)
-        name_of = {id(p): name for name, p in learnable.items()}
-        return {name_of[id(p)]: group["lr"] for group in optimiser.param_groups for p in group["params"]}
-
-    last = {"tail.blocks.12.w": 0.1, "tail.norm": 0.1, "method.v": 0.1, "method.w": 0.2}
-    assert rates(1.0) == pytest.approx({"tail.blocks.10.w": 0.1, "tail.blocks.11.w": 0.1, **last})
-    assert rates(0.3) == pytest.approx({"tail.blocks.10.w": 0.009, "tail.blocks.11.w": 0.03, **last})
+    own = (ParamGroup("method.w", lr=0.4),)
+    optimiser = build_sgd(
+        learnable, ("tail", "method"), 0.1, 0.9, 0.0, own, slowed=0.5, block_rate=block_rate
+    )
+    found = {name: rate for name, (rate, _) in settings_of(learnable, optimiser).items()}
+    shares = (block_rate**2, block_rate, 1, 1, 1, 2)
+    assert found == pytest.approx({name: 0.1 * share for name, share in zip(names, shares, strict=True)})
+    assert logged_rate(optimiser, 0, Progress(0, 4)) == pytest.approx(0.1)

@@ -18,7 +18,7 @@ from safetensors.torch import load_file
 from holotype.training.checkpoint import read_checkpoint_info
 from holotype.utils.distributed import all_gather_rows, local_rows, sum_gradients, world_size
 
-from .conftest import assert_equal_weights, weights
+from .conftest import assert_equal_weights, metrics, weights
 from .two_processes import CASES, ROOMS, caches, restarts, tells, train_all, worker
 
 
@@ -106,22 +106,19 @@ def test_all_processes_go_back_together_and_end_together(tmp_path):
     assert first == second
     assert first["restarts"] == [{"stage": "train", "epoch": 1, "back_to": 1, "rate": 0.05}]
     assert first["sentence"].startswith("the loss became {'cls': nan")
-    lines = [json.loads(line) for line in (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()]
-    assert [line["kind"] for line in lines] == ["epoch", "restart", "epoch", "epoch"]
+    assert [line["kind"] for line in metrics(tmp_path / "run")] == ["epoch", "restart", "epoch", "epoch"]
 
 
 KILLED = """
 import os, sys
 from pathlib import Path
 from tests.narrow import narrow
-from tests.training.conftest import World, draw_squares
-from holotype.data.image_store import ImageStore
+from tests.training.conftest import decoded
 from holotype.utils.torchvision_compat import patch_torchvision
 patch_torchvision()
 import timm, torch._dynamo
 narrow()
-table = draw_squares(Path({images!r}))
-world = World(table, ImageStore.decode(list(table.path), 32, progress=False))
+world = decoded(Path({images!r}))
 for _ in sys.stdin:  # a run for each line, in a process of its own that has imported everything
     process = os.fork()
     if not process:
@@ -154,8 +151,7 @@ def test_a_run_killed_at_any_moment_ends_with_the_same_weights(world, tmp_path):
     resumed, whole = world.loop("rpc", epochs=40, out=out), world.loop("rpc", epochs=40)
     resumed.fit(), whole.fit()
     assert_equal_weights(weights(resumed), weights(whole))
-    lines = [json.loads(line) for line in (out / "metrics.jsonl").read_text().splitlines()]
-    assert [line["epoch"] for line in lines if line["kind"] == "epoch"] == list(range(40))
+    assert [line["epoch"] for line in metrics(out, "epoch")] == list(range(40))
 
 
 def counter(folder: Path) -> int:

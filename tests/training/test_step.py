@@ -4,36 +4,23 @@ from __future__ import annotations
 
 import dataclasses
 from contextlib import contextmanager, nullcontext
+from functools import partial
 from types import SimpleNamespace
 
 import pytest
 import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 
-from holotype.errors import Stopped
 from holotype.methods import METHODS
 from holotype.methods.simgcd import SimGCD
 from holotype.training import step as module
-from holotype.training.step import WARM_UP, CapturedStep, Step, restored_state
+from holotype.training.cuda_graph import WARM_UP, CapturedStep, restored_state
+from holotype.training.step import Step
 
-from .conftest import assert_equal_weights, fit_and_watch
+from .conftest import assert_equal_weights, fit_and_watch, stop_and_resume
 from .stubs import STUBS, OwnEncoder
-from .test_loop import interrupt_after
 
 TRAINED = {**{name: name for name in METHODS if name != "kmeans"}, **STUBS}
-
-
-def test_the_logged_terms_are_means_of_the_epoch(world, tmp_path):
-    loop = world.loop("simgcd", epochs=1, out=tmp_path)
-    seen = []
-    loss = loop.method.loss
-    loop.method.loss = lambda *given: seen.append(loss(*given)) or seen[-1]
-    loop.fit()
-    sums = loop.current.step.named_sums()
-    for name in seen[0]:
-        assert float(sums[name]) == pytest.approx(
-            sum(float(terms[name].detach()) for terms in seen), rel=1e-5
-        )
 
 
 def test_a_cpu_a_wish_and_a_stage_that_says_so_keep_steps_eager(world, monkeypatch):
@@ -106,25 +93,14 @@ def test_a_buffer_that_is_not_saved_is_put_back_too(world, monkeypatch):
     assert int(loop.method.seen) == 2 * loop.steps
 
 
-def test_means_have_one_order_also_where_a_state_had_another() -> None:
-    """A run that is resumed at the very end of an epoch has its sums from a file, and makes no step before the line."""
-    kept = SimpleNamespace(named_sums=lambda: {"b": torch.tensor(4.0), "a": torch.tensor(2.0)})
-    assert list(Step.means(kept, 2).items()) == [("a", 1.0), ("b", 2.0)]
-
-
 def test_captures_are_told_stage_by_stage_also_by_a_run_that_was_stopped_between(
     world, monkeypatch, tmp_path
 ):
     """The last stage of SPTNet is never captured; that the first one was is known after it, and after a stop."""
     monkeypatch.setattr(module, "can_capture", lambda device: True)
     monkeypatch.setattr(module, "CapturedStep", Rehearsed)
-    first = world.loop("sptnet", out=tmp_path)
-    interrupt_after(first, first.steps * first.epochs(first.stages[0]) + 1)
-    with pytest.raises(Stopped):
-        first.fit()
-    second = world.loop("sptnet", out=tmp_path)
-    second.fit()
-    assert second.captured == {"simgcd": True, "prompts": False}
+    loop = stop_and_resume(partial(world.loop, "sptnet"), tmp_path, 7)
+    assert loop.captured == {"simgcd": True, "prompts": False}
 
 
 class Cuda:

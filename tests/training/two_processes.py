@@ -13,7 +13,6 @@ import torch
 import torch.distributed as dist
 from safetensors.torch import save_file
 
-from holotype.data.image_store import ImageStore
 from holotype.errors import InputError
 from holotype.methods import METHODS
 from holotype.training import build_token_cache
@@ -29,7 +28,7 @@ from holotype.utils.distributed import (
 from holotype.utils.memory import Budget
 from tests.narrow import narrow
 
-from .conftest import World, draw_squares
+from .conftest import World, decoded
 from .explodes import Explodes
 from .stubs import STUBS
 
@@ -62,13 +61,8 @@ def train_all(world: World, out: Path, rank: int) -> None:
 
 
 def worker(rank: int, size: int, images: str, out: str) -> None:
-    narrow()
-    torch.set_num_threads(1)
-    dist.init_process_group("gloo", init_method=f"file://{out}/meeting", rank=rank, world_size=size)
-    folder = Path(images)
-    table = draw_squares(folder / str(rank))
-    world = World(table, ImageStore.decode(list(table.path), 32, progress=False))
-    train_all(world, Path(out), rank)
+    meet(rank, out)
+    train_all(decoded(Path(images) / str(rank)), Path(out), rank)
     dist.destroy_process_group()
 
 
@@ -77,21 +71,17 @@ def restarts(rank: int, out: str) -> None:
     meet(rank, out)
     folder = Path(out) / f"images-{rank}"
     folder.mkdir()
-    table = draw_squares(folder)
-    world = World(table, ImageStore.decode(list(table.path), 32, progress=False))
+    world = decoded(folder)
     fuse = {"limit": 0.04, "at": 1}
     loop = world.loop(Explodes, epochs=3, lr=0.1, momentum=0.0, settings=fuse, out=Path(out) / "run")
     loop.fit()
-    digest = hashlib.sha256()
-    for tensor in loop.model_tensors().values():
-        digest.update(tensor.numpy().tobytes())
     try:
         world.loop(Explodes, epochs=3, lr=0.1, momentum=0.0).fit()
         sentence = ""
     except InputError as error:
         sentence = str(error)
     told = [vars(restart) for restart in loop.guard.restarts]
-    note(out, rank, restarts=told, weights=digest.hexdigest(), sentence=sentence)
+    note(out, rank, restarts=told, weights=digest(*loop.model_tensors().values()), sentence=sentence)
 
 
 # -- what processes tell each other -----------------------------------------------------------------------
@@ -150,8 +140,7 @@ ROOMS = {
 def caches(rank: int, out: str) -> None:
     """Open a cache of 16+8 views in each of ROOMS, on one disk and on a disk each, and once more."""
     meet(rank, out)
-    table = draw_squares(Path(out) / str(rank))
-    world = World(table, ImageStore.decode(list(table.path), 32, progress=False))
+    world = decoded(Path(out) / str(rank))
     nbytes = 48 * 25 * 6 * 32 * 2  # of 16+8 views and the centre
     found = {}
     for name, (less, _) in ROOMS.items():

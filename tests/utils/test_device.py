@@ -4,41 +4,40 @@ import pytest
 import torch
 
 from holotype.errors import InputError
-from holotype.runs.resolve import default_experiment
 from holotype.utils.device import Device, pick_device
 
 
-def test_a_device_that_is_not_there_is_refused(monkeypatch):
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    monkeypatch.setattr(torch.backends.mps, "is_available", lambda: False)
+@pytest.fixture
+def machine(monkeypatch):
+    def has(cuda: int = 0, mps: bool = False) -> None:
+        monkeypatch.setattr(torch.cuda, "is_available", lambda: cuda > 0)
+        monkeypatch.setattr(torch.cuda, "device_count", lambda: cuda)
+        monkeypatch.setattr(torch.cuda, "current_device", lambda: 0)
+        monkeypatch.setattr(torch.backends.mps, "is_available", lambda: mps)
+
+    return has
+
+
+def test_a_device_that_is_not_there_or_unknown_is_refused(machine):
+    machine()
     assert pick_device("auto") == pick_device("cpu") == "cpu"
-    for name in ("cuda", "mps"):
-        with pytest.raises(InputError, match=f"--device {name} is not to be had"):
+    for name in ("cuda", "cuda:0", "mps"):
+        with pytest.raises(InputError, match=f"--device {name} is not available"):
             pick_device(name)
-
-
-def test_auto_precision_is_bf16_on_cuda_alone(monkeypatch):
-    experiment = default_experiment("simgcd", "cub")
-    for cuda, expected in ((True, "bf16"), (False, "fp32")):
-        monkeypatch.setattr(torch.cuda, "is_available", lambda there=cuda: there)
-        assert experiment.precision == expected
-    experiment.train.precision = "fp64"
-    assert experiment.precision == "fp64"
-
-
-def test_double_precision_is_refused_where_there_is_none(monkeypatch):
-    monkeypatch.setattr(torch.backends.mps, "is_available", lambda: True)
-    with pytest.raises(InputError, match="mps has no double precision"):
-        Device.on("mps", "fp64")
-    assert Device.on("mps").precision == "fp32"
-
-
-def test_one_gpu_of_several_can_be_named(monkeypatch):
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
-    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
-    assert pick_device("cuda:1") == "cuda:1"
-    with pytest.raises(InputError, match="which has 2 GPUs, counted from 0"):
+    machine(cuda=2)
+    assert (pick_device("auto"), pick_device("cuda:1")) == ("cuda", "cuda:1")
+    with pytest.raises(InputError, match="where 2 GPUs are"):
         pick_device("cuda:2")
     for name in ("gpu", "cpu:1", "cuda:x", "cuda:-1"):
         with pytest.raises(InputError, match=f"--device {name} is unknown"):
             pick_device(name)
+
+
+def test_precision_is_bf16_on_cuda_alone_and_never_double_where_there_is_none(machine):
+    machine(cuda=1)
+    assert (Device.on().precision, Device.on().trunk_dtype) == ("bf16", torch.bfloat16)
+    machine(mps=True)
+    assert (Device.on().precision, Device.on("mps").precision) == ("fp32", "fp32")
+    with pytest.raises(InputError, match="mps has no double precision"):
+        Device.on("mps", "fp64")
+    assert Device.on("cpu", "fp64").trunk_dtype == torch.float64

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -27,18 +25,7 @@ from holotype.utils.memory import (
 )
 
 CPU = torch.device("cpu")
-GB = 1_000_000_000
-
-
-def write(root: Path, files: dict[str, str]) -> Path:
-    for name, text in files.items():
-        (root / name).parent.mkdir(parents=True, exist_ok=True)
-        (root / name).write_text(text)
-    return root
-
-
-def meminfo(available: int) -> dict[str, str]:
-    return {"proc/meminfo": f"MemTotal: 99999999 kB\nMemAvailable:  {available // 1024} kB\n"}
+GB, GIB8 = 1_000_000_000, 8 * 1024**3
 
 
 @pytest.fixture
@@ -50,33 +37,26 @@ def free(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
     return found
 
 
-def test_defaults_leave_room_for_the_run(free: SimpleNamespace) -> None:
+def test_defaults_leave_room_and_settings_count_up_to_what_is_free(
+    free: SimpleNamespace, monkeypatch
+) -> None:
     assert find_budget(MemoryConfig(), CPU) == Budget(device=0, host=20 * GB, disk=20 * GB)
-    free.host, free.disk = 2 * GB, 10 * GB
-    assert find_budget(MemoryConfig(), CPU) == Budget(device=0, host=GB, disk=9 * GB)
-
-
-def test_settings_count_up_to_what_is_free(free: SimpleNamespace) -> None:
     given = MemoryConfig(device_gb=5, host_gb=0.25, disk_gb=60)
     assert find_budget(given, CPU) == Budget(device=0, host=GB // 4, disk=60 * GB)
     greedy = find_budget(MemoryConfig(host_gb=1000, disk_gb=1000), CPU)
     assert greedy == Budget(device=0, host=36 * GB, disk=90 * GB)
-
-
-def test_what_is_taken_counts_against_the_settings_only(free: SimpleNamespace) -> None:
+    # what is taken counts against the settings only
     given = MemoryConfig(host_gb=5)
     assert find_budget(given, CPU, Budget.at("host", 2 * GB)).host == 3 * GB
     assert find_budget(given, CPU, Budget.at("host", 9 * GB)).host == 0
     assert find_budget(given, CPU, Budget.at("disk", 2 * GB)) == Budget(0, 5 * GB, 18 * GB)
     assert find_budget(MemoryConfig(), CPU, Budget.at("host", 2 * GB)).host == 20 * GB
-
-
-def test_processes_share_the_host_and_the_disk(
-    free: SimpleNamespace, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(memory, "_processes", lambda: 4)
+    # processes share the host and the disk
+    monkeypatch.setattr("holotype.utils.distributed.local_world_size", lambda: 4)
     assert find_budget(MemoryConfig(), CPU) == Budget(0, 5 * GB, 5 * GB)
     assert find_budget(MemoryConfig(host_gb=8, disk_gb=4), CPU) == Budget(0, 2 * GB, GB)
+    free.host, free.disk = 8 * GB, 40 * GB
+    assert find_budget(MemoryConfig(), CPU) == Budget(device=0, host=GB, disk=5 * GB)
 
 
 @pytest.mark.parametrize("name", ["device_gb", "host_gb", "disk_gb"])
@@ -86,83 +66,64 @@ def test_nonsense_is_refused(name: str, value: float) -> None:
         find_budget(MemoryConfig(**{name: value}), CPU)
 
 
-def test_a_gpu_keeps_a_reserve(free: SimpleNamespace, monkeypatch: pytest.MonkeyPatch) -> None:
-    cuda = torch.device("cuda", 0)
-    now = {"free": 130 * GB, "total": 140 * GB}
-    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device: (now["free"], now["total"]))
+def test_a_gpu_keeps_a_reserve_and_unified_memory_is_bounded_by_the_host(free, monkeypatch) -> None:
+    cuda, mps, now = torch.device("cuda", 0), torch.device("mps"), [130 * GB, 140 * GB]
+    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device: now)
     assert find_budget(MemoryConfig(), cuda) == Budget(109 * GB, 20 * GB, 20 * GB)
-    assert find_budget(MemoryConfig(device_gb=20), cuda).device == 20 * GB
-    assert find_budget(MemoryConfig(device_gb=20), cuda, Budget.at("device", 15 * GB)).device == 5 * GB
-    assert find_budget(MemoryConfig(device_gb=500), cuda).device == 117 * GB
-    now.update(free=7 * GB, total=8 * GB)
-    assert find_budget(MemoryConfig(), cuda).device == 5 * GB
-    now.update(free=GB)
-    assert find_budget(MemoryConfig(), cuda).device == 0
-
-
-def test_unified_memory_is_bounded_by_the_host(
-    free: SimpleNamespace, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    for asked, taken, left in ((20, 0, 20), (20, 15, 5), (500, 0, 117)):
+        config = MemoryConfig(device_gb=asked)
+        assert find_budget(config, cuda, Budget.at("device", taken * GB)).device == left * GB
+    for now[:], left in (([7 * GB, 8 * GB], 5 * GB), ([GB, 8 * GB], 0)):
+        assert find_budget(MemoryConfig(), cuda).device == left
     monkeypatch.setattr(torch.mps, "recommended_max_memory", lambda: 12 * GB)
     monkeypatch.setattr(torch.mps, "driver_allocated_memory", lambda: 2 * GB)
-    mps = torch.device("mps")
     assert find_budget(MemoryConfig(), mps).device == 8 * GB
     free.host = 6 * GB
     assert find_budget(MemoryConfig(), mps).device == 4 * GB
 
 
-def test_linux_says_what_is_available(tmp_path: Path) -> None:
-    assert memory.available_memory(write(tmp_path, meminfo(8 * 1024**3))) == 8 * 1024**3
-
-
 V1, V2 = "4:memory:/a/b\n3:cpuset:/\n0::/\n", "0::/a/b\n"
+
+
+def v1(place: str, limit: int, usage: int, stat: str = "") -> dict[str, str]:
+    values = {"limit_in_bytes": f"{limit}\n", "usage_in_bytes": f"{usage}\n", "stat": stat}
+    return {f"memory/{place}memory.{name}": text for name, text in values.items()}
+
+
+def v2(place: str, limit: object, usage: int, stat: str = "") -> dict[str, str]:
+    return {
+        f"{place}memory.{name}": str(x) for name, x in (("max", limit), ("current", usage), ("stat", stat))
+    }
 
 
 @pytest.mark.parametrize(
     ("groups", "files", "left"),
     [
-        (V2, {"a/b/memory.max": "3000000000", "a/b/memory.current": "1000000000"}, 2 * GB),
-        (V2, {"a/b/memory.max": "max", "a/b/memory.current": "1000000000"}, 8 * 1024**3),
-        (V2, {"a/memory.max": "3000000000", "a/memory.current": "1000000000"}, 2 * GB),  # the group around it
-        (V2, {"memory.max": "3000000000", "memory.current": "1000000000"}, 2 * GB),  # a container's own view
-        (V2, {"a/b/memory.max": "1000000000", "a/b/memory.current": "1500000000"}, 0),
-        (
-            V2,
-            {
-                "a/b/memory.max": "3000000000",
-                "a/b/memory.current": "1500000000",
-                "a/b/memory.stat": "anon 1000000000\ninactive_file 500000000\nactive_file 7\n",
-            },
-            2 * GB,
-        ),
-        (
-            V1,
-            {
-                "memory/a/b/memory.limit_in_bytes": "3000000000\n",
-                "memory/a/b/memory.usage_in_bytes": "1500000000\n",
-                "memory/a/b/memory.stat": "inactive_file 1\ntotal_inactive_file 500000000\n",
-            },
-            2 * GB,
-        ),
-        (
-            V1,
-            {
-                "memory/memory.limit_in_bytes": "9223372036854771712\n",
-                "memory/memory.usage_in_bytes": "1500000000\n",
-            },
-            8 * 1024**3,
-        ),
+        ("", {}, GIB8),
+        (V2, v2("a/b/", 3 * GB, GB), 2 * GB),
+        (V2, v2("a/b/", "max", GB), GIB8),
+        (V2, v2("a/", 3 * GB, GB), 2 * GB),  # the group around it
+        (V2, v2("", 3 * GB, GB), 2 * GB),  # a container's own view
+        (V2, v2("a/b/", GB, 3 * GB // 2), 0),
+        (V2, v2("a/b/", 3 * GB, 3 * GB // 2, "anon 7\ninactive_file 500000000\nactive_file 7\n"), 2 * GB),
+        (V1, v1("a/b/", 3 * GB, 3 * GB // 2, "inactive_file 1\ntotal_inactive_file 500000000\n"), 2 * GB),
+        (V1, v1("", 9223372036854771712, 3 * GB // 2), GIB8),
     ],
 )
-def test_limits_on_containers_count(tmp_path: Path, groups: str, files: dict[str, str], left: int) -> None:
+def test_what_linux_has_and_limits_on_containers_leave(tmp_path, groups: str, files: dict, left: int) -> None:
     placed = {f"sys/fs/cgroup/{name}": text for name, text in files.items()}
-    root = write(tmp_path, {**meminfo(8 * 1024**3), "proc/self/cgroup": groups, **placed})
-    assert memory.available_memory(root) == left
+    info = {
+        "proc/meminfo": f"MemTotal: 99999999 kB\nMemAvailable:  {GIB8 // 1024} kB\n",
+        "proc/self/cgroup": groups,
+    }
+    for name, text in (info | placed).items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text)
+    assert memory.available_memory(tmp_path) == left
 
 
-def test_other_systems_give_half_of_what_is_built_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    pages = {"SC_PHYS_PAGES": 2_000_000, "SC_PAGE_SIZE": 4096}
-    monkeypatch.setattr("os.sysconf", pages.__getitem__)
+def test_other_systems_give_half_of_what_is_built_in(tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.setattr("os.sysconf", {"SC_PHYS_PAGES": 2_000_000, "SC_PAGE_SIZE": 4096}.__getitem__)
     assert memory.available_memory(tmp_path) == 2_000_000 * 4096 // 2
 
     def refuse(name: str) -> int:
@@ -170,14 +131,6 @@ def test_other_systems_give_half_of_what_is_built_in(tmp_path: Path, monkeypatch
 
     monkeypatch.setattr("os.sysconf", refuse)
     assert memory.available_memory(tmp_path) == memory.UNKNOWN_HOST
-
-
-def test_this_machine_has_memory_and_disk(tmp_path: Path) -> None:
-    budget = find_budget(MemoryConfig(cache_dir=str(tmp_path / "not" / "yet" / "there")), CPU)
-    assert budget.device == 0
-    assert budget.host > 0
-    assert 0 < budget.disk <= 20 * GB
-    assert not (tmp_path / "not").exists()
 
 
 def test_where_the_cache_lies(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -188,6 +141,9 @@ def test_where_the_cache_lies(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -
     for ignored in ("", "relative"):
         monkeypatch.setenv("XDG_CACHE_HOME", ignored)
         assert cache_folder(MemoryConfig()) == tmp_path / ".cache" / "holotype"
+    budget = find_budget(MemoryConfig(cache_dir=str(tmp_path / "not" / "yet" / "there")), CPU)
+    assert budget.device == 0 < min(budget.host, budget.disk)
+    assert not (tmp_path / "not").exists()
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
@@ -215,21 +171,24 @@ def test_which_errors_speak_of_memory(error, memory):
     assert is_out_of_memory(error) is memory
 
 
+# -- the cache folder -------------------------------------------------------------------------------------
+
 SIZE = (6, 20)
 
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """Two token caches, and a file of somebody else."""
+    """Two token caches, and a file and a folder of somebody else."""
     for digest in ("a" * 64, "b" * 64):
         save_tokens(torch.zeros(SIZE, dtype=torch.float16), cache_file(tmp_path / "tokens", digest), 10_000)
-    (tmp_path / "notes.txt").write_text("mine")
+    (tmp_path / "notes").mkdir()
+    (tmp_path / "notes" / "n.txt").write_text("mine")
     os.utime(cache_file(tmp_path / "tokens", "a" * 64), (1, 1))
     return tmp_path
 
 
-def names(folder: Path) -> dict[str, bool]:
-    return {kept.path.name[:1]: kept.can_go for kept in list_cache(folder)}
+def can_go(folder: Path) -> dict[str, bool]:
+    return {entry.path.name[:1]: entry.can_go for entry in list_cache(folder)}
 
 
 def test_sizes_ages_and_purposes(folder: Path) -> None:
@@ -238,62 +197,38 @@ def test_sizes_ages_and_purposes(folder: Path) -> None:
     assert (first.nbytes, second.nbytes, foreign.nbytes) == (268, 268, 4)  # with checksums
     assert first.age > 1e9 > 1000 > second.age
     assert "token cache" in first.purpose
-    assert foreign.purpose == ""
-    assert not foreign.can_go
-    assert not remove_cache_entry(foreign)
+    assert (foreign.purpose, foreign.can_go, remove_cache_entry(foreign)) == ("", False, False)
     assert foreign.path.exists()
+    assert list_cache(folder / "none") == []
+    link = folder / "tokens" / "c.tokens"
+    link.symlink_to(foreign.path)
+    (entry,) = [entry for entry in list_cache(folder) if entry.path == link]
+    assert (entry.can_go, remove_cache_entry(entry)) == (False, False)  # links are not followed
 
 
 def test_a_cache_that_a_run_reads_is_held_until_it_is_done(folder: Path) -> None:
     file = cache_file(folder / "tokens", "a" * 64)
     tokens, checks = read_tokens(file, SIZE, torch.float16, "host", CPU)
-    assert names(folder) == {"a": False, "b": True, "n": False}
-    (held,) = [kept for kept in list_cache(folder) if kept.held]
+    assert can_go(folder) == {"a": False, "b": True, "n": False}
+    (held,) = [entry for entry in list_cache(folder) if entry.held]
     assert not remove_cache_entry(held)
     assert file.exists()
     assert tokens.sum() == 0
     del tokens, checks
-    assert names(folder) == {"a": True, "b": True, "n": False}
+    assert can_go(folder) == {"a": True, "b": True, "n": False}
     assert remove_cache_entry(held)
     assert not file.exists()
-
-
-def test_another_process_that_reads_is_seen_as_well(folder: Path) -> None:
-    file = cache_file(folder / "tokens", "a" * 64)
-    code = (
-        "import sys, torch; from pathlib import Path; from holotype.models.token_cache import read_tokens\n"
-        f"kept = read_tokens(Path(sys.argv[1]), {SIZE}, torch.float16, 'host', torch.device('cpu'))\n"
-        "print('reads', flush=True); sys.stdin.read()"
-    )
-    words = [sys.executable, "-c", code, str(file)]
-    with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as other:
-        assert other.stdout is not None
-        assert other.stdout.readline() == "reads\n"
-        assert names(folder)["a"] is False
-        other.communicate()
-    assert names(folder)["a"] is True
 
 
 def test_a_part_goes_unless_somebody_writes_it(folder: Path) -> None:
     left = folder / "tokens" / f".x.{'0' * 16}.part"
     with atomic_path(folder / "tokens" / "new.tokens") as part:
         left.write_bytes(b"half")  # after the sweep that comes with writing
-        found = {kept.path: kept for kept in list_cache(folder)}
+        found = {entry.path: entry for entry in list_cache(folder)}
         assert found[part].held
         assert not remove_cache_entry(found[part])
         assert found[left].can_go
         assert remove_cache_entry(found[left])
-    assert not left.exists()
-
-
-def test_links_are_not_followed(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
-    outside = tmp_path_factory.mktemp("outside") / "c.tokens"
-    outside.write_bytes(b"precious")
-    (folder / "tokens" / "c.tokens").symlink_to(outside)
-    (link,) = [kept for kept in list_cache(folder) if kept.path.name == "c.tokens"]
-    assert not link.can_go
-    assert not remove_cache_entry(link)
-    assert outside.read_bytes() == b"precious"
 
 
 def test_without_locks_what_was_used_within_a_day_stays(folder: Path, monkeypatch) -> None:
@@ -301,8 +236,4 @@ def test_without_locks_what_was_used_within_a_day_stays(folder: Path, monkeypatc
         raise NoLocks("this system has none")
 
     monkeypatch.setattr(atomic, "try_lock", none)
-    assert names(folder) == {"a": True, "b": False, "n": False}
-
-
-def test_a_folder_that_is_not_there_holds_nothing(tmp_path: Path) -> None:
-    assert list_cache(tmp_path / "none") == []
+    assert can_go(folder) == {"a": True, "b": False, "n": False}

@@ -18,6 +18,8 @@ from holotype.utils import processes as module
 from holotype.utils.processes import PARENT, PARENT_POLL_SECONDS, handled_signals, interrupting, process_count
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="there are no such signals")
+SECONDS = 30
+"""Within which nobody may be left alone."""
 
 SLOW = """
 import sys, time
@@ -43,31 +45,24 @@ def usual():
         signal.signal(number, handler)
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
-def test_within_the_block_a_signal_interrupts_and_afterwards_it_is_as_before(usual, number):
-    with interrupting():
-        with pytest.raises(Interrupted) as stop:
+def test_within_the_block_a_signal_interrupts_and_what_is_ignored_or_handled_stays_so(usual):
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        with interrupting(), pytest.raises(Interrupted) as stop:
             os.kill(os.getpid(), number)
         assert isinstance(stop.value, KeyboardInterrupt)
         assert stop.value.number == number
-    assert signal.getsignal(number) == signal.SIG_DFL
-
-
-def test_what_is_ignored_or_handled_stays_so(usual):
+        assert signal.getsignal(number) == signal.SIG_DFL
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, handler := lambda *_: None)
     with interrupting():
         os.kill(os.getpid(), signal.SIGHUP)
         assert signal.getsignal(signal.SIGTERM) is handler
         assert signal.SIGHUP not in handled_signals()
-
-
-def test_another_thread_takes_no_signals():
     found = []
     thread = threading.Thread(target=lambda: found.append(handled_signals()))
     thread.start()
     thread.join()
-    assert found == [()]
+    assert found == [()]  # another thread takes no signals
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
@@ -80,9 +75,7 @@ def test_a_command_ends_with_the_usual_code_and_leaves_nothing_half_written(tmp_
     time.sleep(0.2)
     process.send_signal(number)
     _, said = process.communicate(timeout=60)
-    assert process.returncode == 128 + number
-    assert said == "Stopped at once; the same command continues from what was saved, if anything was.\n"
-    assert list(tmp_path.iterdir()) == []
+    assert (process.returncode, said.count("\n"), list(tmp_path.iterdir())) == (128 + number, 1, [])
 
 
 def test_a_stop_that_a_library_makes_an_error_of_its_own_is_still_one(usual, monkeypatch, capsys):
@@ -98,17 +91,12 @@ def test_a_stop_that_a_library_makes_an_error_of_its_own_is_still_one(usual, mon
     monkeypatch.setattr("holotype.cli.data.command", command)
     assert main(["data", "list"]) == 128 + signal.SIGTERM
     assert capsys.readouterr().err.startswith("Stopped at once")
-
-    def fails(words):
-        raise ValueError("a fault of ours")
-
-    monkeypatch.setattr("holotype.cli.data.command", fails)
+    monkeypatch.setattr("holotype.cli.data.command", lambda words: int("a fault of ours"))
     with pytest.raises(ValueError, match="a fault of ours"):
         main(["data", "list"])
 
 
-SECONDS = 30
-"""Within which nobody may be left alone."""
+# -- several processes ------------------------------------------------------------------------------------
 
 SCRIPT = """
 import os, sys, time
@@ -171,18 +159,17 @@ def start(tmp_path):
             os.kill(int(file.read_text()), signal.SIGKILL)
 
 
-def pids(folder: Path) -> list[int]:
-    """Of both processes, once they have met."""
-    files = [folder / f"{number}.pid" for number in range(2)]
-    wait_until(lambda: all(file.exists() for file in files), 120)
-    return [int(file.read_text()) for file in files]
-
-
 def wait_until(true, seconds: float = SECONDS) -> None:
     deadline = time.monotonic() + seconds
     while not true():
         assert time.monotonic() < deadline, "waited too long"
         time.sleep(0.02)
+
+
+def pid(folder: Path, number: int) -> int:
+    file = folder / f"{number}.pid"
+    wait_until(file.exists, 120)
+    return int(file.read_text())
 
 
 def is_alive(process: int) -> bool:
@@ -199,28 +186,17 @@ def together(test):
     return pytest.mark.processes(pytest.mark.xdist_group("processes")(test))
 
 
-@pytest.mark.parametrize("case", ["talks", "computes"])
+@pytest.mark.parametrize("case", ["talks", "computes", "slow start"])
 @together
 def test_the_others_end_when_the_first_is_killed(start, tmp_path, case):
+    """Also where they have not met yet, and are about to import torch or somebody's own slow modules."""
     process = start(case)
-    first, second = pids(tmp_path)
-    assert first == process.pid
-    process.kill()
-    process.wait()
-    wait_until(lambda: not is_alive(second))
-
-
-@pytest.mark.parametrize("seconds", [0.0, 0.3, 1.0])
-@together
-def test_the_others_end_when_the_first_is_killed_at_their_start(start, tmp_path, seconds):
-    """They have not met yet, and are about to import torch or somebody's own slow modules."""
-    process = start("slow start")
-    wait_until(lambda: (tmp_path / "1.pid").exists(), 120)
-    time.sleep(seconds)
-    process.kill()
-    process.wait()
-    second = int((tmp_path / "1.pid").read_text())
+    second = pid(tmp_path, 1)
     assert second != process.pid
+    if case != "slow start":
+        assert pid(tmp_path, 0) == process.pid
+    process.kill()
+    process.wait()
     wait_until(lambda: not is_alive(second))
 
 
@@ -228,123 +204,74 @@ def test_the_others_end_when_the_first_is_killed_at_their_start(start, tmp_path,
 @together
 def test_the_first_ends_when_another_is_killed(start, tmp_path, case):
     process = start(case)
-    _, second = pids(tmp_path)
-    os.kill(second, signal.SIGKILL)
+    pid(tmp_path, 0)
+    os.kill(pid(tmp_path, 1), signal.SIGKILL)
     _, said = process.communicate(timeout=SECONDS)
     assert process.returncode > 0
     assert "Process 1 of this run failed (exit code 137)." in said
 
 
+@pytest.mark.parametrize(("case", "code"), [("never joins", 3), ("stops", 130), ("ends", 0)])
 @together
-def test_the_first_ends_when_another_fails_before_they_meet(start, tmp_path):
-    process = start("never joins")
+def test_the_first_ends_with_the_others(start, tmp_path, case, code):
+    """One may fail before they meet; where the others have stopped, the first may finish writing; code on the command
+    line can be started again."""
+    process = start(case, *(("-X", "utf8", "-c", SCRIPT) if case == "ends" else ()))
     _, said = process.communicate(timeout=60)
-    assert process.returncode == 3
-    assert "Process 1 of this run failed (exit code 3)." in said
-    assert not list(tmp_path.glob("*.pid"))
-
-
-@together
-def test_the_first_may_finish_writing_when_the_others_have_stopped(start, tmp_path):
-    process = start("stops")
-    process.communicate(timeout=60)
-    assert process.returncode == 130
-    assert (tmp_path / "written").exists()
-
-
-@together
-def test_code_on_the_command_line_can_be_started_again(start, tmp_path):
-    process = start("ends", "-X", "utf8", "-c", SCRIPT)
-    _, said = process.communicate(timeout=60)
-    assert process.returncode == 0, said
-    assert len(set(pids(tmp_path))) == 2
+    assert process.returncode == code, said
+    assert ("Process 1 of this run failed (exit code 3)." in said) == (case == "never joins")
+    assert len(list(tmp_path.glob("*.pid"))) == (0 if case == "never joins" else 2)
+    assert (tmp_path / "written").exists() == (case == "stops")
 
 
 # -- what is asked for ------------------------------------------------------------------------------------
 
 
-def test_without_a_launcher_as_many_as_asked_for(monkeypatch):
+def test_as_many_as_asked_for_or_as_a_launcher_has_set(monkeypatch):
     monkeypatch.delenv("RANK", raising=False)
     monkeypatch.delenv("WORLD_SIZE", raising=False)
     assert process_count(3) == 3
     monkeypatch.setenv("RANK", "7")  # somebody's own variable
     assert process_count(3) == 3
+    for rank, world in (("0", "two"), ("", "2"), ("2", "2"), ("-1", "2")):
+        monkeypatch.setenv("RANK", rank)
+        monkeypatch.setenv("WORLD_SIZE", world)
+        with pytest.raises(InputError, match="not numbers of a launcher"):
+            process_count(1)
+    monkeypatch.setenv("RANK", "0")
+    assert process_count(1) == process_count(2) == 2
+    with pytest.raises(InputError, match="contradicts the launcher"):
+        process_count(3)
 
 
-@pytest.mark.parametrize(
-    ("rank", "world", "sentence"),
-    [
-        ("0", "two", "must be numbers"),
-        ("", "2", "must be numbers"),
-        ("2", "2", "RANK is 2, but WORLD_SIZE is 2"),
-    ],
-)
-def test_nonsense_of_a_launcher_is_refused(monkeypatch, rank, world, sentence):
-    monkeypatch.setenv("RANK", rank)
-    monkeypatch.setenv("WORLD_SIZE", world)
-    with pytest.raises(InputError, match=sentence):
-        process_count(1)
-
-
-def test_the_first_has_longer_to_write_the_state_than_to_say_what_is_wrong():
-    """The processes of these tests have less of both."""
+def test_what_cannot_be_started(monkeypatch):
+    # the first has longer to write the state than to say what is wrong; these tests have less of both
     assert module.GRACE[True] >= 60 > module.GRACE[False] >= 2
-
-
-def test_a_session_cannot_be_started_again(monkeypatch):
-    monkeypatch.setattr(sys, "ps1", ">>> ", raising=False)
-    with pytest.raises(InputError, match="2 processes cannot be started from an interactive session"):
-        module._this_command(2)
-
-
-def test_no_more_processes_than_a_machine_can_bear(monkeypatch):
     monkeypatch.setattr(module.os, "cpu_count", lambda: 2)
-    monkeypatch.setattr(module, "_this_command", lambda processes: pytest.fail("they would be started"))
     with pytest.raises(
         InputError, match=r"^2,147,483,648 processes are more than the 2 cores here; lower --dev"
     ):
         module._start_workers(2**31)
-
-
-def test_codes_of_signals_are_told_as_shells_tell_them():
-    class Ended:
-        def __init__(self, code):
-            self.code = code
-
-        def poll(self):
-            return self.code
-
-    assert module._failed([Ended(None), Ended(0), Ended(2), Ended(-9)]) == {3: 2, 4: 137}
-
-
-WORDS = "import sys, holotype; print('there', flush=True); sys.stdin.read()"
+    monkeypatch.setattr(sys, "ps1", ">>> ", raising=False)
+    with pytest.raises(InputError, match="interactive session"):
+        module._start_workers(2)
 
 
 def start_child(**parent: str) -> subprocess.Popen[str]:
-    """A process that works until it is told to end."""
+    """A process that works until it is told to end, and is light."""
+    words = "import sys, holotype; print('numpy' in sys.modules, flush=True); sys.stdin.read()"
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
-    return subprocess.Popen([sys.executable, "-c", WORDS], env=os.environ | parent, text=True, **pipes)
+    return subprocess.Popen([sys.executable, "-c", words], env=os.environ | parent, text=True, **pipes)
 
 
-def test_a_process_whose_parent_is_gone_ends_by_itself():
+def test_a_process_ends_with_its_parent_and_works_on_with_it():
+    """All at once, for longer than there is between two looks after a parent."""
     orphan = start_child(**{PARENT: "1"})  # whoever that is, it has not started this one
-    assert orphan.wait(60) == 1
-
-
-def test_a_process_with_its_parent_works_on():
-    """All three at once, for longer than there is between two looks after a parent."""
     processes = [start_child(**parent) for parent in ({PARENT: str(os.getpid())}, {PARENT: "nonsense"}, {})]
-    assert [process.stdout.readline() for process in processes] == ["there\n"] * 3
-    time.sleep(2 * PARENT_POLL_SECONDS)
+    assert [process.stdout.readline() for process in processes] == ["False\n"] * 3
+    time.sleep(1.5 * PARENT_POLL_SECONDS)
     assert [process.poll() for process in processes] == [None] * 3
     for process in processes:
         process.communicate()
     assert [process.returncode for process in processes] == [0] * 3
-
-
-def test_importing_stays_light():
-    words = "import sys, holotype; sys.exit('torch' in sys.modules or 'numpy' in sys.modules)"
-    assert (
-        subprocess.run([sys.executable, "-c", words], env=os.environ | {PARENT: str(os.getpid())}).returncode
-        == 0
-    )
+    assert orphan.wait(60) == 1

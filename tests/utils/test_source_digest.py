@@ -12,16 +12,15 @@ import pytest
 from holotype.methods import METHODS
 from holotype.utils.source_digest import source_digest
 
-FILES = {
+COUNTED = {
     "plug_in/__init__.py": "from .method import Mine",
     "plug_in/method.py": "import json\nfrom . import losses\nimport beside\n\n\nclass Mine:\n    pass\n",
     "plug_in/losses.py": "def loss():\n    from plug_in.parts.deep import value\n    return value\n",
     "plug_in/parts/__init__.py": "",
     "plug_in/parts/deep.py": "value = 1\n",
-    "plug_in/unused.py": "value = 1\n",
     "beside.py": "value = 1\n",
-    "beside_unused.py": "value = 1\n",
 }
+FILES = COUNTED | dict.fromkeys(("plug_in/unused.py", "beside_unused.py"), "value = 1\n")
 
 
 @pytest.fixture
@@ -44,16 +43,6 @@ def digest_of(monkeypatch):
     return find
 
 
-COUNTED = (
-    "plug_in/__init__.py",
-    "plug_in/method.py",
-    "plug_in/losses.py",
-    "plug_in/parts/__init__.py",
-    "plug_in/parts/deep.py",
-    "beside.py",
-)
-
-
 @pytest.mark.parametrize("name", FILES)
 def test_what_the_plug_in_imports_from_beside_it_counts_and_nothing_else(digest_of, tmp_path, name):
     before = digest_of(tmp_path)
@@ -61,14 +50,13 @@ def test_what_the_plug_in_imports_from_beside_it_counts_and_nothing_else(digest_
     assert (digest_of(tmp_path, **{name: FILES[name] + "# changed\n"}) != before) is (name in COUNTED)
 
 
-def test_the_folder_itself_does_not_count(digest_of, tmp_path):
-    one, same = digest_of(tmp_path / "a"), digest_of(tmp_path / "b" / "c")
-    other = digest_of(tmp_path / "d", **{"plug_in/parts/deep.py": "value = 2\n"})
-    assert one == same != other
-
-
-def test_a_name_that_the_package_passes_on_is_the_same_code(digest_of, tmp_path):
-    assert digest_of(tmp_path, "plug_in") == digest_of(tmp_path)
+def test_the_folder_itself_does_not_count_nor_does_the_name_that_the_package_passes_on(digest_of, tmp_path):
+    one, same, package = (
+        digest_of(tmp_path / "a"),
+        digest_of(tmp_path / "b" / "c"),
+        digest_of(tmp_path / "d", "plug_in"),
+    )
+    assert one == same == package != digest_of(tmp_path / "e", **{"plug_in/parts/deep.py": "value = 2\n"})
 
 
 def test_of_an_installed_package_its_own_files_count_alone(digest_of, tmp_path):
@@ -84,7 +72,7 @@ def test_methods_of_this_package_have_none():
     assert wrapper.code_digest == ""  # torch.export makes thousands of them
 
 
-def test_a_class_of_a_notebook_is_known_by_its_cell(monkeypatch):
+def test_a_class_of_a_notebook_is_known_by_its_cell_and_one_without_a_file_is_never_another(monkeypatch):
     def made(number: int, body: str) -> str:
         """As notebooks do it: every cell has a file name of its own, known to linecache alone."""
         source, cell = f"class Mine:\n    def loss(self):\n        return {body}\n", f"<cell {number}>"
@@ -94,8 +82,5 @@ def test_a_class_of_a_notebook_is_known_by_its_cell(monkeypatch):
         return source_digest(names["Mine"])
 
     assert made(1, "1") == made(2, "1") != made(3, "2")
-
-
-def test_a_class_without_a_file_is_never_taken_for_another():
-    made = [type("Mine", (), {"__module__": "no_such_module"}) for _ in range(2)]
-    assert source_digest(made[0]) != source_digest(made[1])
+    nowhere = [type("Mine", (), {"__module__": "no_such_module"}) for _ in range(2)]
+    assert source_digest(nowhere[0]) != source_digest(nowhere[1])

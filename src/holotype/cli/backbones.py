@@ -80,7 +80,7 @@ def download_command(options: BackbonesOptions) -> int:
         raise InputError(f"{FETCH} needs a name; write holotype backbones {FETCH} NAME --to DIR.")
     if options.measure:
         raise InputError(f"--measure belongs to the lists; leave it out of {FETCH}.")
-    from holotype.models.hub import download_backbone
+    from holotype.models.backbone import download_backbone
     from holotype.models.zoo import licence_text
     from holotype.utils.text import format_bytes
 

@@ -140,7 +140,8 @@ def options_of(kind: type) -> list[Option]:
         factory = field.default_factory
         default = field.default if factory is dataclasses.MISSING else factory()
         positional = default is dataclasses.MISSING or metavar.startswith("[")
-        options.append(Option(name, hint, default, docs.get(name, ""), metavar.strip("[]"), positional))
+        text = docs.get(name) or field.metadata.get("help", "")
+        options.append(Option(name, hint, default, text, metavar.strip("[]"), positional))
     return options
 
 

@@ -40,20 +40,20 @@ def make_parser() -> Parser:
 def command(argv: Sequence[str]) -> int:
     options: ReportOptions = make_parser().parse_args(argv)
     from holotype.discovery.rounds import apply_log, count_edits, identify_images
-    from holotype.export.zip import check_zip, write_zip
+    from holotype.export.zip import write_zip
     from holotype.report import build_report
     from holotype.report.projection import add_projection
     from holotype.results.discovery import Discovery
     from holotype.results.edits import EDIT_LOG, append_edits, read_edits
     from holotype.results.review_queue import QUEUE_FILE as QUEUE
     from holotype.results.review_queue import write_queue
-    from holotype.utils.atomic import clean_partial_tree, refuse_links
+    from holotype.utils.atomic import clean_partial_tree, refuse_existing, refuse_links
     from holotype.utils.locks import lock_folder
 
     folder, progress = options.run, not options.no_progress
     found = Discovery.load(folder)  # before anything is touched: is it a run at all?
     if options.zip:
-        check_zip(options.zip, options.overwrite)
+        refuse_existing(options.zip, options.overwrite, (".zip",))
     with lock_folder(folder):
         refuse_links(folder)
         clean_partial_tree(folder)

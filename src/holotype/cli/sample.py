@@ -44,12 +44,13 @@ def make_parser() -> Parser:
 
 def command(argv: Sequence[str]) -> int:
     options: SampleOptions = make_parser().parse_args(argv)
-    from holotype.data.labels import check_target, write_sample_file
+    from holotype.data.labels import write_sample_file
     from holotype.embeddings.coreset import draw_coreset
     from holotype.embeddings.store import EmbeddingParts
+    from holotype.utils.atomic import refuse_existing
 
     out = options.out
-    check_target(out, options.overwrite)
+    refuse_existing(out, options.overwrite, (".parquet",))
     parts = EmbeddingParts(options.embeddings)
     labels = read_labels(options, parts.root)
     sample = draw_coreset(
@@ -62,7 +63,8 @@ def command(argv: Sequence[str]) -> int:
     )
     facts = {"n": options.n, "cells": sample.n_cells, "seed": options.seed, "images": sample.n_images}
     path = [parts.absolute(one) for one in sample.path]
-    write_sample_file(out, path, sample.label, sample.weight, sample.cell, facts)
+    columns = {"path": path, "label": sample.label, "weight": sample.weight}
+    write_sample_file(out, columns | {"cell": sample.cell.astype("int32")}, facts)
     if is_rank0_output():
         echo(sample_summary(sample, options.n, out))
     return 0

@@ -113,14 +113,8 @@ class ClassSize:
         return ClassSize(math.exp(centre), (mine + other) ** -0.5)
 
 
-def subsample(x: Tensor, label: Tensor, most: int, seed: int) -> tuple[Tensor, Tensor]:
-    """Draw at most so many rows at random, in their order."""
-    label, rows = label.to(x.device), subsample_rows(len(x), most, seed).to(x.device)
-    return (x, label) if len(x) <= most else (x[rows], label[rows])
-
-
 def subsample_rows(n: int, most: int, seed: int) -> Tensor:
-    """Return the rows that `subsample` draws from n, on the CPU."""
+    """Draw at most so many of n rows at random, in their order, on the CPU."""
     if n <= most:
         return torch.arange(n)
     return torch.randperm(n, generator=torch.Generator().manual_seed(seed))[:most].sort().values
@@ -144,7 +138,7 @@ def measure_classes(
     counted = list(_count(features, own.numpy(), len(classes), weight))
     size = np.bincount(own[own >= 0].numpy(), minlength=len(classes)).astype(float)
     world = SimulatedClasses(len(label) if weight is None else float(weight.sum()), size)
-    return _combine_estimates(world, [c for c in counted if c.same.sum() >= LEAST_PAIRS], seed)
+    return _combine(world, [c for c in counted if c.same.sum() >= LEAST_PAIRS], seed)
 
 
 # -- counting ---------------------------------------------------------------------------------------------
@@ -249,16 +243,15 @@ class SimulatedClasses:
         return np.log(k)
 
 
-def _combine_estimates(
-    world: SimulatedClasses, counted: list[NeighbourCounts], seed: int
-) -> ClassSize | None:
+def _combine(world: SimulatedClasses, counted: list[NeighbourCounts], seed: int) -> ClassSize | None:
     """All neighbourhoods that hold, weighed by how little they move when the classes are drawn anew."""
+    from scipy.stats import t
+
     if not counted or world.size.sum() <= len(world.size):
         return None
     classes = len(world.size)
-    drawn = (
-        np.random.default_rng(seed).multinomial(classes, np.full(classes, 1 / classes), REDRAWN).astype(float)
-    )
+    generator, equal = np.random.default_rng(seed), np.full(classes, 1 / classes)
+    drawn = generator.multinomial(classes, equal, REDRAWN).astype(float)
     each = [_redraw(world, one, drawn) for one in counted]
     lost = np.array([1.0 if math.isnan(e) else float(np.isnan(both).mean()) for e, _, both in each])
     held = [one for one, share in zip(each, lost, strict=True) if share <= LOST_FRACTION]
@@ -270,9 +263,13 @@ def _combine_estimates(
     weight /= weight.sum()
     centre = float(weight @ estimate)
     variance = (1 - BOTH_SIDES) * np.mean((weight @ rows) ** 2) + BOTH_SIDES * np.mean((weight @ both) ** 2)
-    spread = math.sqrt(float(variance) + _imbalance_penalty(world.size, math.exp(centre)) ** 2)
-    spread *= _few_classes(classes)
-    return ClassSize(math.exp(centre), max(spread, FEW_SPREAD) if classes < FEW_CLASSES else spread)
+    # new classes may be larger or smaller than known ones by chance
+    k = math.exp(centre)
+    by_chance = world.size.std(ddof=1) / world.size.mean() * math.sqrt(max(k - classes, 0.0)) / k
+    spread = math.sqrt(float(variance) + float(by_chance) ** 2)
+    # Student's t: the width itself is known from few classes only
+    spread *= float(t.ppf((1 + COVERAGE) / 2, classes - 1)) / WITHIN_RANGE
+    return ClassSize(k, max(spread, FEW_SPREAD) if classes < FEW_CLASSES else spread)
 
 
 def _redraw(
@@ -285,23 +282,9 @@ def _redraw(
     from_all = drawn @ np.asarray(counted.other.sum(1)).ravel()
     pairs = classes * classes - (drawn**2).sum(1)  # of two classes; a class drawn twice is no other to itself
     from_drawn = ((drawn @ counted.other) * drawn).sum(1) * classes * (classes - 1) / np.maximum(pairs, 1)
-    whole = world.log_k(
-        counted.all.sum(), counted.same.sum(), counted.other.sum(), np.asarray(world.size.mean())
-    )
+    every = (counted.all.sum(), counted.same.sum(), counted.other.sum())
+    whole = world.log_k(*every, np.asarray(world.size.mean()))
     return float(whole), world.log_k(*sums, from_all, size), world.log_k(*sums, from_drawn, size)
-
-
-def _imbalance_penalty(size: np.ndarray, k: float) -> float:
-    """How far K may be off because new classes are larger or smaller than known ones by chance."""
-    new = max(k - len(size), 0.0)
-    return float(size.std(ddof=1) / size.mean() * math.sqrt(new) / k)
-
-
-def _few_classes(classes: int) -> float:
-    """How much wider a range must be because its width is known from few classes only: Student's t."""
-    from scipy.stats import t
-
-    return float(t.ppf((1 + COVERAGE) / 2, classes - 1)) / WITHIN_RANGE
 
 
 # -- do they differ? --------------------------------------------------------------------------------------
@@ -327,17 +310,15 @@ class ClassImbalance:
     @property
     def words(self) -> str:
         sizes = f"known classes have {self.low:,} to {self.high:,} labelled images"
-        if math.isnan(self.spread):
-            reason = "there are too few labels to tell whether categories differ in size"
-        elif self.low == self.high:
-            reason = f"each known class has {self.low:,} labelled images"
-        elif self.spread < UNEVEN_SPREAD:
-            reason = f"{sizes}, no large difference"
-        elif self.uneven:
+        if self.uneven:
             return f"{sizes}, and unlabelled ones near them in proportion, so different sizes are expected"
+        if math.isnan(self.spread):
+            sizes = "there are too few labels to tell whether categories differ in size"
+        elif self.spread < UNEVEN_SPREAD:
+            sizes += ", no large difference"
         else:
-            reason = f"{sizes}, but the unlabelled ones near them do not differ likewise"
-        return f"{reason}, so equal sizes are expected"
+            sizes += ", but the unlabelled ones near them do not differ likewise"
+        return f"{sizes}, so equal sizes are expected"
 
 
 def measure_imbalance(features: Tensor, label: Tensor, n_known: int, seed: int = 0) -> ClassImbalance:
@@ -350,8 +331,9 @@ def measure_imbalance(features: Tensor, label: Tensor, n_known: int, seed: int =
     spread = math.sqrt(max(0.0, float(size.var(ddof=1) / size.mean() ** 2 - 1 / size.mean())))
     if spread < UNEVEN_SPREAD:
         return ClassImbalance(low, high, spread, math.nan)
-    x, own = subsample(features.float(), label, NEIGHBOURS, seed)
-    return ClassImbalance(low, high, spread, _bias(x, own.cpu().numpy()))
+    rows = subsample_rows(len(features), NEIGHBOURS, seed)
+    x, own = features[rows.to(features.device)].float(), label.cpu()[rows]
+    return ClassImbalance(low, high, spread, _bias(x, own.numpy()))
 
 
 def _bias(features: Tensor, label: np.ndarray) -> float:

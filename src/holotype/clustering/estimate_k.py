@@ -9,28 +9,26 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
-from holotype.clustering.class_size import NEIGHBOURS, measure_classes, subsample, subsample_rows
+from holotype.clustering.class_size import COVERAGE, NEIGHBOURS, ClassSize, measure_classes, subsample_rows
 from holotype.clustering.k_curve import (
     CountEstimate,
     CountPoint,
+    CountProblem,
     Curve,
     TooLong,
-    by_class_size,
     clear_peak,
-    combine_estimates,
+    describe,
     estimate_by_curve,
-    from_curve_and_size,
-    k_bounds,
     midpoint,
-    sample_rows,
+    range_words,
 )
 from holotype.data.bursts import one_per_burst
 from holotype.utils.atomic import write_text
@@ -41,14 +39,15 @@ from holotype.utils.serialization import dump_json
 if TYPE_CHECKING:
     from holotype.data.table import Table
 
-__all__ = ["CountEstimate", "CountPoint", "count_key", "estimate_count", "estimate_table", "write_count"]
-
 UNSURE = 0.15
 """Where neighbours leave log K more open than this, the curve over k-means has a say too."""
 AROUND_RANGE, MAX_LOOKS = 1.5, 7
 """The curve beside an answer of class sizes goes beyond its range by this factor, with so many K."""
 LOOK_WORK, LOOK_STEP = 10_000_000, 50_000_000
 """K times images of all looks together, which the time of k-means grows with; and of one that is taken alone."""
+CURVE_SPREAD = 0.4
+"""Of log K, where the curve speaks beside the neighbours. It speaks with its upper end, which is hardly too low (its
+best value is, by half); that spreads by 0.2 to 0.3, but leans to the same side as the neighbours."""
 FINER = 8
 """Most rounds in which a clear peak of that curve is looked at more closely."""
 ESTIMATOR = 4
@@ -65,48 +64,48 @@ def estimate_count(
     progress: bool = False,
     weight: np.ndarray | None = None,
 ) -> CountEstimate:
-    """The number of categories among images, of which some are labelled with one of `n_known` classes.
+    """Estimate the number of categories among images, of which some are labelled with one of `n_known` classes.
 
-    features: (N, D) of images that could be read, from the frozen backbone; normalised here. label: (N,) long, -1 =
-    unlabelled. The answer is n_known (nothing new) at least, k_max at most; by default k_max leaves two images each.
-    weight: (N,) how many images each stands for, where they are a sample; sizes of classes are then those of the whole.
+    Args:
+        features: (N, D) of images that could be read, from the frozen backbone; normalised here.
+        label: (N,) long, -1 = unlabelled.
+        n_known: number of known classes, the least answer: nothing is new.
+        k_max: the largest answer; by default it leaves two images for each category.
+        seed: of all draws.
+        progress: show a bar.
+        weight: (N,) how many images each stands for, where they are a sample.
+
+    Returns:
+        The best number with a range, the curve around it, and both in words.
     """
-    answer = estimate_adaptive(
-        features, label, n_known, k_max=k_max, seed=seed, progress=progress, weight=weight
-    )
+    problem = CountProblem(features, label, n_known, k_max, seed, progress, weight)
+    answer = estimate_adaptive(problem)
     if answer.points:
         return answer
-    low, high = k_bounds(len(features), int((label < 0).sum()), n_known, k_max)
-    x, label = sample_rows(F.normalize(features.float(), dim=-1), label, n_known, seed)
-    grid = _probe_neighbours(answer, low, min(high, len(x)), len(x))
+    (low, high), some = problem.bounds, problem.sampled()
+    n = len(some.features)
+    grid = _probe_neighbours(answer, low, min(high, n), n)
     with progress_bar("Counting categories", len(grid), progress and bool(grid)) as advance:
-        around = Curve(x, label, n_known, seed, advance)
+        around = Curve(some, advance)
         for k in grid:
             around.at(k)
         _refine(around)
     return from_curve_and_size(answer, around.points)
 
 
-def estimate_adaptive(
-    features: Tensor,
-    label: Tensor,
-    n_known: int,
-    *,
-    k_max: int | None = None,
-    seed: int = 0,
-    progress: bool = False,
-    weight: np.ndarray | None = None,
-) -> CountEstimate:
+def estimate_adaptive(problem: CountProblem) -> CountEstimate:
     """Do the same, with a curve over k-means only where the class sizes are uncertain."""
-    _, high = k_bounds(len(features), int((label < 0).sum()), n_known, k_max)
-    n, some_weight = len(features), None
+    n, n_known, seed, weight = len(problem.features), problem.n_known, problem.seed, problem.weight
+    _, high = problem.bounds
+    rows = subsample_rows(n, NEIGHBOURS, seed)
     if weight is not None:
-        n, some_weight = round(float(weight.sum())), weight[subsample_rows(n, NEIGHBOURS, seed).numpy()]
-    sized = measure_classes(*subsample(features, label, NEIGHBOURS, seed), seed, some_weight)
+        n, weight = round(float(weight.sum())), weight[rows.numpy()]
+    x, label = problem.features[rows.to(problem.features.device)], problem.label.cpu()[rows]
+    sized = measure_classes(x, label, seed, weight)
     if sized is not None and sized.spread <= UNSURE:
         return by_class_size(sized, n, n_known, high)
     try:
-        curve = estimate_by_curve(features, label, n_known, k_max=k_max, seed=seed, progress=progress)
+        curve = estimate_by_curve(problem)
     except TooLong:
         if sized is None:
             raise
@@ -116,35 +115,27 @@ def estimate_adaptive(
     return curve if sized is None else combine_estimates(sized, curve, n, n_known, high)
 
 
-def estimate_table(
-    table: Table,
-    features: np.ndarray,
-    device: str,
-    *,
-    k_max: int | None = None,
-    seed: int = 0,
-    progress: bool = False,
-) -> CountEstimate:
-    """The same for the readable images of a table, one of each burst. features: (N, D) of all of its rows; device: as
-    in --device."""
+def estimate_table(table: Table, features: np.ndarray, device: str, **settings: Any) -> CountEstimate:
+    """Estimate the same for the readable images of a table, one of each burst.
+
+    Args:
+        table: the images.
+        features: (N, D) of all of its rows.
+        device: as in --device.
+        settings: k_max, seed and progress of `estimate_count`.
+    """
     # k-means draws its starts in float64, which MPS does not have
     where = "cuda" if pick_device(device) == "cuda" else "cpu"
     usable = table.usable & one_per_burst(table)
     rows, target = torch.from_numpy(features[usable]).to(where), torch.from_numpy(table.target[usable])
     weight = None if table.weight is None else table.weights[usable]
-    return estimate_count(
-        rows, target, len(table.known), k_max=k_max, seed=seed, progress=progress, weight=weight
-    )
+    return estimate_count(rows, target, len(table.known), weight=weight, **settings)
 
 
 def count_key(table: Table, digest: str, seed: int, k_max: int | None = None) -> dict[str, Any]:
     """All that decides an estimate. digest: of the backbone that the features come from."""
-    key: dict[str, Any] = {
-        "table": table.fingerprint(),
-        "backbone": digest,
-        "seed": seed,
-        "estimator": ESTIMATOR,
-    }
+    key: dict[str, Any] = {"table": table.fingerprint(), "backbone": digest}
+    key |= {"seed": seed, "estimator": ESTIMATOR}
     if table.weight is not None:
         key["weights"] = hashlib.sha256(" ".join(table.weight).encode()).hexdigest()
     return key if k_max is None else key | {"k_max": k_max}
@@ -153,6 +144,45 @@ def count_key(table: Table, digest: str, seed: int, k_max: int | None = None) ->
 def write_count(path: Path, estimate: CountEstimate, key: dict[str, Any]) -> None:
     """Keep an estimate with what it is of, so that the same need not be estimated again."""
     write_text(path, dump_json(estimate.as_dict() | {"of": key}))
+
+
+def from_curve_and_size(answer: CountEstimate, points: Sequence[CountPoint]) -> CountEstimate:
+    """An answer of class sizes with the curve around it; its silhouette decides within the range where it is clear."""
+    answer = dataclasses.replace(answer, points=tuple(points))
+    top = clear_peak(points)
+    if top is None or not answer.low <= top.k <= answer.high:
+        return answer
+    told = f"The silhouette, which needs no labels, has a clear peak at {top.k} and decides."
+    best = dataclasses.replace(answer, best=top.k)
+    words = answer.words.replace(range_words(answer), f"{range_words(best)} {told}")
+    return dataclasses.replace(best, words=words)
+
+
+def combine_estimates(
+    size: ClassSize, curve: CountEstimate, n_images: int, n_known: int, k_max: int
+) -> CountEstimate:
+    """Neighbours and curve together, where the first alone are not sure. A clear silhouette decides as ever."""
+    joined = by_class_size(size.joined(curve.high, CURVE_SPREAD), n_images, n_known, k_max)
+    told = (
+        f"Neighbours of labelled images alone say {size.k:,.0f}, the labelled accuracy of k-means at most "
+        f"{curve.high:,}; each counts by how sure it is."
+    )
+    return from_curve_and_size(dataclasses.replace(joined, words=f"{joined.words} {told}"), curve.points)
+
+
+def by_class_size(size: ClassSize, n_images: int, n_known: int, k_max: int) -> CountEstimate:
+    """The answer of the neighbours of labelled images, still without a curve. k_max: the largest K allowed."""
+
+    def fitted(k: float) -> int:
+        return min(max(round(k), n_known), k_max)
+
+    estimate = CountEstimate(fitted(size.k), fitted(size.low), fitted(size.high), (), "", "class sizes")
+    evidence = (
+        f"By the neighbours of the labelled images, a known class has about {n_images / size.k:,.0f} images, labelled "
+        f"or not. If new categories are as large in the mean, the range holds the true number in {COVERAGE:.0%} of "
+        "cases."
+    )
+    return describe(estimate, n_known, k_max, evidence)
 
 
 def _refine(curve: Curve) -> None:

@@ -23,7 +23,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from holotype.clustering.class_size import COVERAGE, ClassSize, subsample
+from holotype.clustering.class_size import subsample_rows
 from holotype.clustering.kmeans import CHUNK, kmeans
 from holotype.clustering.metrics import clustering_accuracy
 from holotype.errors import InputError
@@ -34,9 +34,6 @@ CURVE_RUNS = 4
 """k-means runs per K, each from one greedy k-means++ start."""
 BANDWIDTH = 0.2
 """Of the smoothing, in log K."""
-CURVE_SPREAD = 0.4
-"""Of log K, where the curve speaks beside the neighbours. It speaks with its upper end, which is hardly too low (its
-best value is, by half); that spreads by 0.2 to 0.3, but leans to the same side as the neighbours."""
 UNCLEAR = 1.15
 """Where the silhouette decides alone and has no clear peak, the range reaches further by this factor, and by one
 category at least: without, it held the truth in two thirds of small collections (docs/how-many.md)."""
@@ -102,9 +99,7 @@ class CountEstimate:
 
     def as_dict(self) -> dict[str, Any]:
         """For JSON, which knows no NaN: None instead."""
-        points = [
-            {key: None if value != value else value for key, value in vars(p).items()} for p in self.points
-        ]
+        points = [{key: None if v != v else v for key, v in vars(point).items()} for point in self.points]
         return {**vars(self), "points": points}
 
     @classmethod
@@ -112,11 +107,8 @@ class CountEstimate:
         """The inverse of as_dict."""
         try:
             fields = {field.name: content[field.name] for field in dataclasses.fields(cls)}
-            fields["points"] = [
-                {key: math.nan if value is None else value for key, value in point.items()}
-                for point in content["points"]
-            ]
-            return from_dict(cls, fields)
+            points = [{k: math.nan if v is None else v for k, v in p.items()} for p in content["points"]]
+            return from_dict(cls, fields | {"points": points})
         except (KeyError, TypeError, AttributeError, SchemaError) as error:
             raise InputError(
                 f"The estimate of the number of categories cannot be read ({error!r}); remove it and estimate again."
@@ -135,36 +127,54 @@ class TooLong(InputError):
     """The grid would take hours, so that the curve says nothing."""
 
 
-def estimate_by_curve(
-    features: Tensor,
-    label: Tensor,
-    n_known: int,
-    *,
-    k_max: int | None = None,
-    seed: int = 0,
-    progress: bool = False,
-) -> CountEstimate:
-    """How many categories, by the labelled accuracy or the silhouette of k-means; as `estimate_count` takes them.
+@dataclass(frozen=True)
+class CountProblem:
+    """Images of which the categories are counted."""
+
+    features: Tensor
+    """(N, D) of images that could be read, from the frozen backbone."""
+    label: Tensor
+    """(N,) long, -1 = unlabelled."""
+    n_known: int
+    k_max: int | None = None
+    """The largest answer; by default it leaves two images for each category."""
+    seed: int = 0
+    progress: bool = False
+    weight: np.ndarray | None = None
+    """(N,) how many images each stands for, where they are a sample; sizes of classes are then those of the whole."""
+
+    @property
+    def bounds(self) -> tuple[int, int]:
+        return k_bounds(len(self.features), int((self.label < 0).sum()), self.n_known, self.k_max)
+
+    def sampled(self) -> CountProblem:
+        """Return at most as many images as k-means on a CPU takes seconds for, with normalised features."""
+        rows = subsample_rows(len(self.features), sample_size(self.n_known), self.seed)
+        x = F.normalize(self.features.float(), dim=-1)[rows.to(self.features.device)]
+        return dataclasses.replace(self, features=x, label=self.label[rows.to(self.label.device)])
+
+
+def estimate_by_curve(problem: CountProblem) -> CountEstimate:
+    """Estimate the number of categories by the labelled accuracy or the silhouette of k-means.
 
     TooLong where there are so many known classes that the search would take hours.
     """
-    x, label = sample_rows(F.normalize(features.float(), dim=-1), label, n_known, seed)
-    low, high = k_bounds(len(x), int((label < 0).sum()), n_known, k_max)
+    problem = problem.sampled()
+    low, high = problem.bounds
     grid = _grid(low, high)
-    with progress_bar("Counting categories", len(grid) + BRENT + FILL, progress) as advance:
-        curve = Curve(x, label, n_known, seed, advance)
+    with progress_bar("Counting categories", len(grid) + BRENT + FILL, problem.progress) as advance:
+        curve = Curve(problem, advance)
         _climb(curve, grid)
         if curve.informed and len(curve.points) > 2:
             _search(curve)
         _fill(curve)
-    return read_curve(curve.points, n_known, curve.n_labelled, high)
+    return read_curve(curve.points, problem.n_known, curve.n_labelled, high)
 
 
-def sample_rows(x: Tensor, label: Tensor, n_known: int, seed: int) -> tuple[Tensor, Tensor]:
-    """At most as many rows as k-means on a CPU takes seconds for, in their order."""
+def sample_size(n_known: int) -> int:
+    """Return how many images k-means sees at most."""
     least = max(LEAST_PER_CLASS * n_known, WORK // max(1, n_known))
-    most = max(SAMPLE, min(SAMPLE_PER_CLASS * n_known, least))
-    return subsample(x, label, most, seed)
+    return max(SAMPLE, min(SAMPLE_PER_CLASS * n_known, least))
 
 
 def k_bounds(n: int, n_unlabelled: int, n_known: int, k_max: int | None) -> tuple[int, int]:
@@ -175,15 +185,13 @@ def k_bounds(n: int, n_unlabelled: int, n_known: int, k_max: int | None) -> tupl
     """
     low = max(n_known, 1)
     if n < low:
-        raise InputError(
-            f"{n} usable images are fewer than the {low} known classes; add images or leave classes out."
-        )
+        raise InputError(f"{n} usable images are fewer than the {low} known classes; add images.")
     if k_max is None:
         pairs = max(n // 2, n_known + -(-n_unlabelled // 2))
         return low, max(low, min(pairs, max(LARGEST_K, 2 * n_known), n))
     if k_max < low:
         raise InputError(
-            f"--k-max {k_max} is smaller than the {low} known classes, which it counts as well; raise it."
+            f"--k-max {k_max} is smaller than the {low} known classes, which count too; raise it."
         )
     return low, min(k_max, n)
 
@@ -200,20 +208,14 @@ def _grid(low: int, high: int) -> list[int]:
 class Curve:
     """k-means at every K that is asked for, each computed once."""
 
-    def __init__(
-        self,
-        x: Tensor,
-        label: Tensor,
-        n_known: int,
-        seed: int,
-        advance: Callable[[int], None] = lambda more: None,
-    ) -> None:
-        """x: (N, D) normalised. label: (N,), -1 = unlabelled. advance: told of every evaluation."""
-        self.x, self.n_known, self.seed, self.advance = x, n_known, seed, advance
+    def __init__(self, problem: CountProblem, advance: Callable[[int], None] = lambda more: None) -> None:
+        """problem: a sampled one. advance: told of every evaluation."""
+        self.x, self.n_known, self.seed = problem.features, problem.n_known, problem.seed
+        label, self.advance = problem.label, advance
         self.labelled = (label >= 0).nonzero().flatten().cpu().numpy()
         self.target = label.cpu().numpy()[self.labelled]
         self.n_labelled = len(self.labelled)
-        self.informed = has_labels(n_known, self.n_labelled)
+        self.informed = has_labels(self.n_known, self.n_labelled)
         self._found: dict[int, CountPoint] = {}
 
     @property
@@ -300,10 +302,8 @@ def _search(curve: Curve) -> None:
     grid = curve.points
     peak = max(range(len(grid)), key=lambda i: grid[i].labelled_accuracy)
     bounds = (grid[max(peak - 2, 0)].k, grid[min(peak + 2, len(grid) - 1)].k)
-    options = {"maxiter": BRENT, "xatol": 0.5}
-    minimize_scalar(
-        lambda k: -curve.at(int(k)).labelled_accuracy, bounds=bounds, method="bounded", options=options
-    )
+    settings = {"bounds": bounds, "method": "bounded", "options": {"maxiter": BRENT, "xatol": 0.5}}
+    minimize_scalar(lambda k: -curve.at(int(k)).labelled_accuracy, **settings)
 
 
 def _fill(curve: Curve) -> None:
@@ -317,30 +317,6 @@ def _fill(curve: Curve) -> None:
 # -- reading the curve ------------------------------------------------------------------------------------
 
 
-def from_curve_and_size(answer: CountEstimate, points: Sequence[CountPoint]) -> CountEstimate:
-    """An answer of class sizes with the curve around it; its silhouette decides within the range where it is clear."""
-    answer = dataclasses.replace(answer, points=tuple(points))
-    top = clear_peak(points)
-    if top is None or not answer.low <= top.k <= answer.high:
-        return answer
-    told = f"The silhouette, which needs no labels, has a clear peak at {top.k} and decides."
-    best = dataclasses.replace(answer, best=top.k)
-    words = answer.words.replace(_range_words(answer), f"{_range_words(best)} {told}")
-    return dataclasses.replace(best, words=words)
-
-
-def combine_estimates(
-    size: ClassSize, curve: CountEstimate, n_images: int, n_known: int, k_max: int
-) -> CountEstimate:
-    """Neighbours and curve together, where the first alone are not sure. A clear silhouette decides as ever."""
-    joined = by_class_size(size.joined(curve.high, CURVE_SPREAD), n_images, n_known, k_max)
-    told = (
-        f"Neighbours of labelled images alone say {size.k:,.0f}, the labelled accuracy of k-means at most "
-        f"{curve.high:,}; each counts by how sure it is."
-    )
-    return from_curve_and_size(dataclasses.replace(joined, words=f"{joined.words} {told}"), curve.points)
-
-
 def midpoint(estimate: CountEstimate) -> int:
     """Of a curve: halfway from the best value to the upper end of the range.
 
@@ -348,21 +324,6 @@ def midpoint(estimate: CountEstimate) -> int:
     report is one click, where taking one apart is many.
     """
     return math.ceil((estimate.best + estimate.high) / 2)
-
-
-def by_class_size(size: ClassSize, n_images: int, n_known: int, k_max: int) -> CountEstimate:
-    """The answer of the neighbours of labelled images, still without a curve. k_max: the largest K allowed."""
-
-    def fitted(k: float) -> int:
-        return min(max(round(k), n_known), k_max)
-
-    estimate = CountEstimate(fitted(size.k), fitted(size.low), fitted(size.high), (), "", "class sizes")
-    evidence = (
-        f"By the neighbours of the labelled images, a known class has about {n_images / size.k:,.0f} images, labelled "
-        f"or not. If new categories are as large in the mean, the range holds the true number in {COVERAGE:.0%} of "
-        "cases."
-    )
-    return _in_words(estimate, n_known, k_max, evidence)
 
 
 def read_curve(points: Sequence[CountPoint], n_known: int, n_labelled: int, k_max: int) -> CountEstimate:
@@ -391,7 +352,7 @@ def read_curve(points: Sequence[CountPoint], n_known: int, n_labelled: int, k_ma
         accuracy += (
             f"; they cannot tell {labels.low} to {labels.high} apart (one standard error is {tolerance:.1%})."
         )
-    return _in_words(estimate, n_known, k_max, accuracy, silhouette)
+    return describe(estimate, n_known, k_max, accuracy, silhouette)
 
 
 def _by_silhouette(points: Sequence[CountPoint], n_known: int, k_max: int) -> CountEstimate:
@@ -412,7 +373,7 @@ def _by_silhouette(points: Sequence[CountPoint], n_known: int, k_max: int) -> Co
         f"Labels of fewer than two classes cannot help, so this is the silhouette alone: {values[peak]:.2f} at "
         f"{usable[peak].k}, and within {SILHOUETTE_TOLERANCE:.0%} of it up to {usable[high].k}. Take it as a hint."
     )
-    return _in_words(estimate, n_known, k_max, evidence)
+    return describe(estimate, n_known, k_max, evidence)
 
 
 def standard_error(accuracy: float, n_labelled: int, spread: float) -> float:
@@ -476,9 +437,9 @@ def _with_silhouette(labels: CountEstimate) -> tuple[CountEstimate, str]:
     return both, f"{told} is highest at {top.k} and {agrees}."
 
 
-def _in_words(estimate: CountEstimate, n_known: int, k_max: int, *evidence: str) -> CountEstimate:
+def describe(estimate: CountEstimate, n_known: int, k_max: int, *evidence: str) -> CountEstimate:
     """Return the estimate with its words: the range, the evidence, and what an end of the search in it means."""
-    words = [_range_words(estimate), *evidence]
+    words = [range_words(estimate), *evidence]
     if estimate.low == n_known and estimate.best == n_known:
         words.append(f"That is, perhaps nothing beyond the {n_known} known classes.")
     elif estimate.low == n_known:
@@ -488,7 +449,7 @@ def _in_words(estimate: CountEstimate, n_known: int, k_max: int, *evidence: str)
     return dataclasses.replace(estimate, words=" ".join(filter(None, words)))
 
 
-def _range_words(estimate: CountEstimate) -> str:
+def range_words(estimate: CountEstimate) -> str:
     if estimate.low == estimate.high:
         return f"{estimate.best} categories, known ones included."
     return f"{estimate.low} to {estimate.high} categories, known ones included, most likely {estimate.best}."

@@ -49,9 +49,8 @@ def kmeans(
         still = tol * k * float(x.var(0, unbiased=False).mean())
         best = _lloyd(x, x[seeds], free, max_iter, still)
         label, distance = _assign(x, best.centres[None], free)
-    return KMeansResult(
-        (best.centres + mean).to(device), label[:, 0].to(device), float(distance.double().sum())
-    )
+    inertia = float(distance.double().sum())
+    return KMeansResult((best.centres + mean).to(device), label[:, 0].to(device), inertia)
 
 
 @torch.no_grad()
@@ -87,7 +86,9 @@ def semi_supervised_kmeans(
             start = init.to(x).view(-1, k, x.shape[1]) - mean
         elif generator is not None:
             draws = torch.rand(n_init, n_new, 1, generator=generator, dtype=torch.float64)
-            start = _semi_supervised_start(x, pinned, len(classes), draws)
+            means = _sums(x[: len(l)], pinned, len(classes)) / torch.bincount(pinned)[:, None]
+            free = x[len(l) :]
+            start = torch.cat([means.expand(n_init, -1, -1), free[d2_seeds(free, means, draws)]], 1)
         else:
             raise TypeError("semi_supervised_kmeans needs a generator or initial centres")
         fixed = torch.cat([pinned, pinned.new_full((len(u),), -1)])
@@ -146,14 +147,6 @@ def _d2_walk(x: Tensor, nearest: Tensor, draws: Tensor) -> Tensor:
         nearest = distance[start, kept]
         chosen.append(row[start, kept][:, None])
     return torch.cat(chosen, 1)
-
-
-def _semi_supervised_start(x: Tensor, pinned: Tensor, n_known: int, draws: Tensor) -> Tensor:
-    """Class means, then D^2 seeds among the free rows. x: labelled rows first. Returns (R, K, D)."""
-    labelled, unlabelled = x[: len(pinned)], x[len(pinned) :]
-    known = _sums(labelled, pinned, n_known) / torch.bincount(pinned, minlength=n_known)[:, None]
-    seeds = d2_seeds(unlabelled, known, draws)
-    return torch.cat([known.expand(len(draws), -1, -1), unlabelled[seeds]], 1)
 
 
 def _lloyd(x: Tensor, centres: Tensor, fixed: Tensor, max_iter: int, tol: float) -> KMeansResult:
@@ -227,8 +220,6 @@ def _centred(x: Tensor) -> tuple[Tensor, Tensor]:
     """Rows less their mean, and the mean, in float32 or float64."""
     x = x if x.dtype == torch.float64 else x.float()
     if not bool(x.isfinite().all()):
-        raise InputError(
-            "k-means was given features with NaN or infinite values: check the images or the model."
-        )
+        raise InputError("k-means was given features that are NaN or infinite: check images and model.")
     mean = x.mean(0)
     return x - mean, mean

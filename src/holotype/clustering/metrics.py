@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from holotype.data.table import Table
 
 Ints = NDArray[np.int64]
+AllOldNew = tuple[float, float | None, float | None]
 
 
 @dataclass(frozen=True)
@@ -57,9 +58,7 @@ def clustering_accuracy(true: ArrayLike, predicted: ArrayLike, n_known: int) -> 
     )
 
 
-def separate_accuracy(
-    true: ArrayLike, predicted: ArrayLike, n_known: int
-) -> tuple[float, float | None, float | None]:
+def separate_accuracy(true: ArrayLike, predicted: ArrayLike, n_known: int) -> AllOldNew:
     """The legacy metric "v1": known and novel classes each get an assignment of their own, which inflates it.
 
     Returns (All, Old, New), All being their mean weighted by the number of images.
@@ -73,9 +72,7 @@ def separate_accuracy(
     return float(hit.mean()), _mean(hit[known]), _mean(hit[~known])
 
 
-def balanced_accuracy(
-    true: ArrayLike, predicted: ArrayLike, n_known: int
-) -> tuple[float, float | None, float | None]:
+def balanced_accuracy(true: ArrayLike, predicted: ArrayLike, n_known: int) -> AllOldNew:
     """The metric "v2b": mean over classes of each class's accuracy, under the one global assignment.
 
     Returns (All, Old, New) over the classes that occur.
@@ -119,10 +116,7 @@ def score(table: Table, category: ArrayLike, known_score: ArrayLike | None = Non
 
     known = y < n_known
     return {
-        "all": accuracy.all,
-        "old": accuracy.old,
-        "new": accuracy.new,
-        "share_old": accuracy.share_old,
+        **{name: getattr(accuracy, name) for name in ("all", "old", "new", "share_old")},
         "n": len(rows),
         "nmi": float(normalized_mutual_info_score(y, p)),
         "ari": float(adjusted_rand_score(y, p)),
@@ -172,9 +166,7 @@ def _auroc(known: NDArray[np.bool_], known_score: NDArray[np.float64]) -> float 
 def _checked(true: ArrayLike, predicted: ArrayLike) -> tuple[Ints, Ints]:
     y, p = np.asarray(true).astype(np.int64), np.asarray(predicted).astype(np.int64)
     if y.shape != p.shape or y.ndim != 1 or len(y) == 0:
-        raise InputError(
-            f"Accuracy needs two equally long, non-empty lists, not shapes {y.shape} and {p.shape}."
-        )
+        raise InputError(f"Accuracy needs two equally long, non-empty lists, not {y.shape} and {p.shape}.")
     if min(y.min(), p.min()) < 0:
         raise InputError("Accuracy was given a negative class or category: leave such rows out.")
     return y, p

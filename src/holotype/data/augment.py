@@ -25,6 +25,8 @@ GREY = 127
 """Fills what a geometric operation uncovers, and the Cutout square."""
 LEVELS = 10
 """Magnitudes are drawn from 1/LEVELS, 2/LEVELS, ... 1 (FixMatch's m)."""
+N_OPS = 2
+"""Operations of an image."""
 PROBABILITY = 0.5
 """Each drawn operation is carried out with this probability."""
 
@@ -33,16 +35,16 @@ OpDraw = Literal["batch", "group", "none"]
 
 @dataclass(frozen=True, eq=False)
 class Recipe:
-    """What to do to each of B images: `n_ops` operations in order, then Cutout. All tensors on the CPU."""
+    """What to do to each of B images: `N_OPS` operations in order, then Cutout. All tensors on the CPU."""
 
     op: Tensor
-    """(B, n_ops) int64, index into OPERATIONS."""
+    """(B, N_OPS) int64, index into OPERATIONS."""
     magnitude: Tensor
-    """(B, n_ops) float64 in [0, 1]."""
+    """(B, N_OPS) float64 in [0, 1]."""
     sign: Tensor
-    """(B, n_ops) int64, -1 or 1: direction of rotation, shear and translation."""
+    """(B, N_OPS) int64, -1 or 1: direction of rotation, shear and translation."""
     apply: Tensor
-    """(B, n_ops) bool, whether the operation is carried out."""
+    """(B, N_OPS) bool, whether the operation is carried out."""
     cutout: Tensor
     """(B, 2) float64 in [0, 1): centre of the grey square as a share of height and of width."""
 
@@ -50,37 +52,28 @@ class Recipe:
         return len(self.op)
 
     def take(self, rows: Tensor) -> Recipe:
-        """The recipe of `rows` (indices or a mask, on the CPU)."""
+        """Return the recipe of `rows` (indices or a mask, on the CPU)."""
         return Recipe(*(getattr(self, field.name)[rows] for field in fields(self)))
 
 
 def draw_recipe(
-    n: int,
-    generator: torch.Generator,
-    *,
-    share: OpDraw = "batch",
-    group: Tensor | None = None,
-    n_ops: int = 2,
+    n: int, generator: torch.Generator, *, share: OpDraw = "batch", group: Tensor | None = None
 ) -> Recipe:
     """Draw a recipe for n images.
 
     share: "batch" gives all rows the same recipe, "group" gives it to the rows with the same id in `group`
     ((n,) int64 on the CPU), "none" draws every row independently. Cutout's place is shared like the rest.
     """
-    if (group is not None) != (share == "group"):
-        raise InputError(f"share={share!r}: group ids belong to share='group', and to it alone.")
+    if (group is not None) != (share == "group") or (group is not None and len(group) != n):
+        raise InputError(f"share={share!r}: one group id for each image belongs to share='group' alone.")
     if share == "batch":
         source, count = torch.zeros(n, dtype=torch.int64), 1
     elif group is not None:
-        if len(group) != n:
-            raise InputError(f"There are {len(group)} group ids for {n} images; give one per image.")
         ids, source = torch.unique(group, return_inverse=True)
         count = len(ids)
-    elif share == "none":
-        source, count = torch.arange(n), n
     else:
-        raise InputError(f"share={share!r} is not one of 'batch', 'group', 'none'.")
-    shape = (count, n_ops)
+        source, count = torch.arange(n), n
+    shape = (count, N_OPS)
     level = torch.randint(1, LEVELS + 1, shape, generator=generator)
     drawn = Recipe(
         op=torch.randint(len(OPERATIONS), shape, generator=generator),
@@ -288,20 +281,8 @@ def _warp(images: Tensor, *matrix: Tensor | float) -> Tensor:
 
 
 _OPERATIONS: list[Callable[[Tensor, Tensor, Tensor], Tensor]] = [
-    _auto_contrast,
-    _brightness,
-    _colour,
-    _contrast,
-    _equalise,
-    _identity,
-    _posterise,
-    _rotate,
-    _sharpness,
-    _shear_x,
-    _shear_y,
-    _solarise,
-    _translate_x,
-    _translate_y,
+    *(_auto_contrast, _brightness, _colour, _contrast, _equalise, _identity, _posterise, _rotate),
+    *(_sharpness, _shear_x, _shear_y, _solarise, _translate_x, _translate_y),
 ]
 OPERATIONS = tuple(operation.__name__.lstrip("_") for operation in _OPERATIONS)
 """Names of the operations, in the order of `Recipe.op`."""
@@ -323,17 +304,16 @@ class CropParams:
         return len(self.top)
 
     def take(self, rows: Tensor) -> CropParams:
-        """The crops of `rows` (indices or a mask)."""
+        """Return the crops of `rows` (indices or a mask)."""
         return CropParams(self.top[rows], self.left[rows], self.flip[rows])
 
     def to(self, device: torch.device | str) -> CropParams:
-        """The same crops on `device`, copied without waiting for it."""
-        top, left, flip = (x.to(device, non_blocking=True) for x in (self.top, self.left, self.flip))
-        return CropParams(top, left, flip)
+        """Return the same crops on `device`, copied without waiting for it."""
+        return CropParams(*(x.to(device, non_blocking=True) for x in (self.top, self.left, self.flip)))
 
 
 def draw_crops(height: Tensor, width: Tensor, size: int, generator: torch.Generator) -> CropParams:
-    """Uniform random crops with a mirror at probability 1/2.
+    """Draw uniform random crops with a mirror at probability 1/2.
 
     height, width: (B,) int64 on the CPU, the stored images' sides, both at least `size`.
     An image may stand in several rows, one per view. top is uniform over the integers 0..height-size, left
@@ -348,7 +328,7 @@ def draw_crops(height: Tensor, width: Tensor, size: int, generator: torch.Genera
 
 
 def centre_crops(height: Tensor, width: Tensor, size: int) -> CropParams:
-    """The evaluation crop of each image; offsets of half a pixel round to the even side.
+    """Return the evaluation crop of each image; offsets of half a pixel round to the even side.
 
     height, width: (B,) int64 on the CPU.
     """
@@ -361,7 +341,7 @@ def centre_crops(height: Tensor, width: Tensor, size: int) -> CropParams:
 def normalise(
     images: Tensor, mean: Sequence[float] | Tensor, std: Sequence[float] | Tensor, dtype: torch.dtype
 ) -> Tensor:
-    """(images / 255 - mean) / std, per channel.
+    """Return (images / 255 - mean) / std, per channel.
 
     images: (..., 3, H, W) uint8. Computed in float32 (in float64 if that is asked for), then cast to `dtype`.
     mean, std: three numbers each; tensors that already lie on the images' device save a copy per call.
@@ -379,7 +359,4 @@ def _check_fit(height: Tensor, width: Tensor, size: int) -> None:
     short = torch.minimum(height, width) < size
     if bool(short.any()):
         row = int(short.nonzero()[0, 0])
-        raise InputError(
-            f"A crop of {size} x {size} does not fit image {row} of the batch, which is stored as "
-            f"{int(height[row])} x {int(width[row])}; leave out images with a problem before cropping."
-        )
+        raise InputError(f"A crop of {size} pixels does not fit image {row} of the batch; leave it out.")

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
-from collections.abc import Iterator, Sequence, Set
+from collections.abc import Sequence, Set
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -39,7 +39,7 @@ WINDOW = 64
 
 
 def burst_units(table: Table) -> np.ndarray | None:
-    """(N,) int: equal for the frames of one burst; None where there are no bursts.
+    """Return (N,) int: equal for the frames of one burst; None where there are no bursts.
 
     Frames of one group that carry different labels are different units.
     """
@@ -54,7 +54,7 @@ def burst_units(table: Table) -> np.ndarray | None:
 
 
 def first_frames(unit: np.ndarray | None, rows: np.ndarray) -> np.ndarray:
-    """Those of the rows that are the first of their unit, in their order; all where there are no bursts."""
+    """Return the rows that are the first of their unit, in their order; all where there are no bursts."""
     if unit is None:
         return rows
     _, first = np.unique(unit[rows], return_index=True)
@@ -62,7 +62,7 @@ def first_frames(unit: np.ndarray | None, rows: np.ndarray) -> np.ndarray:
 
 
 def one_per_burst(table: Table) -> np.ndarray:
-    """(N,) bool: images that count, one of each burst; all where there are none."""
+    """Return (N,) bool: images that count, one of each burst; all where there are none."""
     unit = burst_units(table)
     found = np.full(len(table), unit is None)
     if unit is not None:
@@ -71,12 +71,12 @@ def one_per_burst(table: Table) -> np.ndarray:
 
 
 def count_units(table: Table) -> int:
-    """Usable images, each burst counted once."""
+    """Return the number of usable images, each burst counted once."""
     return len(first_frames(burst_units(table), np.flatnonzero(table.usable)))
 
 
 def with_groups(table: Table, group: Sequence[str] | np.ndarray) -> Table:
-    """The table with its bursts; without the column where no two usable images share one."""
+    """Return the table with its bursts; without the column where no two usable images share one."""
     named = [name for name, usable in zip(group, table.usable, strict=True) if name and usable]
     alone = len(set(named)) == len(named)
     return dataclasses.replace(table, group=None if alone else np.array(list(group), dtype=object))
@@ -97,7 +97,7 @@ class SpreadLabels:
 
 
 def spread_labels(table: Table, out: np.ndarray) -> SpreadLabels:
-    """Frames without a label take that of the labelled frames of their burst. out: (N,) bool, images that neither give
+    """Give frames without a label that of the labelled frames of their burst. out: (N,) bool, images that neither give
     nor take one."""
     if table.group is None:
         return SpreadLabels(table, np.empty(0, dtype=np.int64), [])
@@ -123,48 +123,43 @@ def find_bursts(
     seconds: float = SECONDS,
     words: Set[str] = frozenset(),
 ) -> list[str]:
-    """(N,) the burst that each image is a frame of, named after its first frame; "" for those that are alone.
+    """Return (N,) the burst that each image is a frame of, named after its first frame; "" for those that are alone.
 
     shots: (N,) of the images. features: (N, D) of the frozen backbone. words: labels that the table does not know as
     such, since they mean other classes or edits have taken them away.
     """
-    frames = list(_frames(table, shots, words))
-    alike = _Likeness(features, table.usable)
-    chains = _Chains(table, seconds)
-    for place, (key, time, row) in enumerate(frames):
-        chains.begin(row, time)
-        for before, then, other in reversed(frames[max(0, place - WINDOW) : place]):
-            if before != key or time - then > seconds:
-                break
-            if alike(row, other):
-                chains.join(other, row)
-    names = relative([str(path) for path in table.path], table.root)
-    group = [""] * len(table)
-    for rows in chains.several():
-        for row in rows:
-            group[row] = names[rows[0]]
-    return group
-
-
-def _frames(table: Table, shots: Sequence[ExifData], words: Set[str]) -> Iterator[tuple[str, float, int]]:
-    """Camera, time in seconds and row of the usable images whose time is known, in their order."""
     names = relative([str(path) for path in table.path], table.root)
     labels = {*table.known, *words}
-    found = []
-    for row in np.flatnonzero(table.usable).tolist():
-        if shots[row].taken:
-            found.append((_camera(names[row], labels, shots[row]), _clock(shots[row]), names[row], row))
-    for key, time, _, row in sorted(found):
-        yield key, time, row
+    dated = [row for row in np.flatnonzero(table.usable).tolist() if shots[row].taken]
+    frames = sorted(
+        (_camera(names[row], labels, shots[row]), _clock(shots[row]), names[row], row) for row in dated
+    )
+    mean = features[table.usable].mean(axis=0) if table.usable.any() else 0.0
+    chain: dict[int, list[int]] = {}
+    """Row to all rows of its chain, in the order of time."""
+    time_of = {row: time for _, time, _, row in frames}
+    for place, (camera, time, _, row) in enumerate(frames):
+        chain[row] = [row]
+        for before, then, _, other in reversed(frames[max(0, place - WINDOW) : place]):
+            if before != camera or time - then > seconds:
+                break
+            if chain[other] is not chain[row] and _look_alike(features[row], features[other], mean):
+                whole = sorted((*chain[other], *chain[row]), key=lambda one: (time_of[one], one))
+                known = {table.label[one] for one in whole} - {""}
+                if len(known) < 2 and time_of[whole[-1]] - time_of[whole[0]] <= LONGEST * seconds:
+                    chain.update(dict.fromkeys(whole, whole))
+    burst = {row: names[whole[0]] for row, whole in chain.items() if len(whole) > 1}
+    return [burst.get(row, "") for row in range(len(table))]
 
 
 def _clock(shot: ExifData) -> float:
-    """By the camera's own clock: an offset from UTC that it tells for some frames alone changes nothing."""
+    """Return seconds by the camera's own clock: an offset from UTC that it tells for some frames alone changes
+    nothing."""
     return (datetime.fromisoformat(shot.taken[:19]) - datetime(1970, 1, 1)).total_seconds()
 
 
 def _camera(path: str, labels: Set[str], shot: ExifData) -> str:
-    """What frames of one burst share: a camera that is known by its number, or else the folder and the model.
+    """Return what frames of one burst share: a camera that is known by its number, or else the folder and the model.
 
     Folders that only say what people know (fox/, unlabelled/) part no burst.
     """
@@ -176,47 +171,9 @@ def _camera(path: str, labels: Set[str], shot: ExifData) -> str:
     return "\0".join((shot.camera, "/".join((first, *rest))))
 
 
-class _Likeness:
-    """Do two images look alike?"""
-
-    def __init__(self, features: np.ndarray, usable: np.ndarray) -> None:
-        self.features = features
-        self.middle = features[usable].mean(axis=0) if usable.any() else np.zeros(features.shape[1])
-
-    def __call__(self, one: int, other: int) -> bool:
-        a, b = self.features[one], self.features[other]
-        return _cosine(a - self.middle, b - self.middle) >= SIMILAR or _cosine(a, b) >= IDENTICAL
+def _look_alike(a: np.ndarray, b: np.ndarray, mean: np.ndarray | float) -> bool:
+    return _cosine(a - mean, b - mean) >= SIMILAR or _cosine(a, b) >= IDENTICAL
 
 
 def _cosine(a: np.ndarray, b: np.ndarray) -> float:
     return float(a @ b) / max(float(np.linalg.norm(a) * np.linalg.norm(b)), 1e-12)
-
-
-class _Chains:
-    """Frames that belong together, as far as it is known."""
-
-    def __init__(self, table: Table, seconds: float) -> None:
-        self.label, self.longest = table.label, LONGEST * seconds
-        self.of: dict[int, list[int]] = {}
-        """Row to all rows of its chain, in the order of time."""
-        self.time: dict[int, float] = {}
-
-    def begin(self, row: int, time: float) -> None:
-        self.of[row], self.time[row] = [row], time
-
-    def join(self, one: int, other: int) -> None:
-        """Unless the two carry different labels, or would last too long."""
-        mine, theirs = self.of[one], self.of[other]
-        if mine is theirs:
-            return
-        whole = sorted((*mine, *theirs), key=lambda row: (self.time[row], row))
-        labels = {self.label[row] for row in whole} - {""}
-        if len(labels) > 1 or self.time[whole[-1]] - self.time[whole[0]] > self.longest:
-            return
-        for row in whole:
-            self.of[row] = whole
-
-    def several(self) -> list[list[int]]:
-        """Chains of two frames or more."""
-        every = {id(rows): rows for rows in self.of.values() if len(rows) > 1}
-        return list(every.values())

@@ -18,45 +18,41 @@ FORMULA = ("=", "+", "-", "@", "\t", "\r")
 FORMULA_STARTS = (*FORMULA, "'")
 """The same in files that are read again, where an apostrophe of one's own must be told from ours."""
 SEPARATORS = (",", ";", "\t")
+PARQUET_BATCH = 65_536
+"""Rows of a Parquet file that are read together."""
 
 
-def read_columns(file: Path, exact: bool = False) -> dict[str, list[str]]:
-    """Columns of a CSV, TSV or Parquet file as text, names in lower case.
+def read_columns(file: Path) -> dict[str, list[str]]:
+    """Return the columns of a CSV, TSV or Parquet file as text, names in lower case.
 
     Nothing is guessed: "NA", "null" and "001" stay what they are; a missing Parquet value becomes "".
-    exact: blank cells and rows count too, as in a file that no spreadsheet has written.
     """
-    return read_csv_rows(file, exact)[0]
+    return read_csv_rows(file)[0]
 
 
-def read_csv_rows(file: Path, exact: bool = False) -> tuple[dict[str, list[str]], list[int]]:
-    """The columns, and the line of the file that each row ends in; rows of a Parquet file count from 1."""
+def read_csv_rows(file: Path) -> tuple[dict[str, list[str]], list[int]]:
+    """Return the columns, and the line of the file that each row ends in; rows of a Parquet file count from 1."""
     if file.is_dir():
         raise InputError(f"{file} is a folder; give a CSV, TSV or Parquet file.")
     if not file.is_file():
         raise InputError(f"The file {file} does not exist{suggest_path(file)}; check its name.")
-    if file.suffix.lower() == ".parquet":
-        columns = _read_parquet(file)
-        return columns, list(range(1, 1 + len(next(iter(columns.values()), []))))
-    rows = _all_rows(file, exact)
+    rows = _all_rows(file)
     if not rows:
         raise InputError(f"{file} is empty; its first line must name the columns, for example path,label.")
     (_, header), *body = rows
     for line, row in body:
         if len(row) > len(header):
-            raise InputError(
-                f"Line {line} of {file} has {len(row)} cells where the header has {len(header)}"
-                f" ({', '.join(header)}); put cells that contain a comma in quotes."
-            )
+            cells = f"{len(row)} cells where the header has {len(header)}"
+            raise InputError(f"Line {line} of {file} has {cells}; put cells with a comma in quotes.")
     values = [["".join(row[i : i + 1]) for _, row in body] for i in range(len(header))]
     return dict(zip(column_names(file, header), values, strict=True)), [line for line, _ in body]
 
 
-def _all_rows(file: Path, exact: bool) -> list[tuple[int, list[str]]]:
+def _all_rows(file: Path) -> list[tuple[int, list[str]]]:
     problem = None
     for strict in (True, False):
         try:
-            return list(stream_rows(file, exact, strict))
+            return list(stream_rows(file, strict))
         except UnicodeDecodeError as error:
             raise InputError(f"{file} is not UTF-8 text; save it as CSV UTF-8.") from error
         except csv.Error as error:
@@ -66,13 +62,16 @@ def _all_rows(file: Path, exact: bool) -> list[tuple[int, list[str]]]:
     raise InputError(f"{file} is not a readable CSV file: {problem}; correct it there.") from problem
 
 
-def stream_rows(file: Path, exact: bool, strict: bool = True) -> Iterator[tuple[int, list[str]]]:
+def stream_rows(file: Path, strict: bool = True) -> Iterator[tuple[int, list[str]]]:
     """Yield the line that each row ends in and its cells, the header first; rows that are empty are left out.
 
-    UTF-8, or UTF-16 where a byte order mark says so: spreadsheets write both. Blanks around quotes are dropped, and so,
-    unless exact, are empty cells at the end of a row: a spreadsheet writes as many as it likes, and rows of nothing
-    else. Raises UnicodeDecodeError and csv.Error.
+    UTF-8, or UTF-16 where a byte order mark says so: spreadsheets write both. Blanks around quotes are dropped, and so
+    are empty cells at the end of a row: a spreadsheet writes as many as it likes, and rows of nothing else. Raises
+    UnicodeDecodeError and csv.Error.
     """
+    if file.suffix.lower() == ".parquet":
+        yield from _parquet_rows(file)
+        return
     with file.open("rb") as head:
         wide = head.read(2) in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
     with file.open(encoding="utf-16" if wide else "utf-8-sig", newline="") as lines:
@@ -82,30 +81,30 @@ def stream_rows(file: Path, exact: bool, strict: bool = True) -> Iterator[tuple[
         separator = max((usual, *SEPARATORS), key=header.count)  # what parts the most columns
         reader = csv.reader(lines, delimiter=separator, strict=strict, skipinitialspace=True)
         for row in reader:
-            if cells := row if exact else _strip_trailing_cells(row):
-                yield reader.line_num, cells
+            while row and not row[-1]:
+                row.pop()
+            if row:
+                yield reader.line_num, row
 
 
-def _strip_trailing_cells(row: list[str]) -> list[str]:
-    filled = [place for place, cell in enumerate(row, start=1) if cell]
-    return row[: max(filled, default=0)]
-
-
-def _read_parquet(file: Path) -> dict[str, list[str]]:
+def _parquet_rows(file: Path) -> Iterator[tuple[int, list[str]]]:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
     try:
-        table = pq.read_table(file)
-        columns = [[column_text(v) for v in column.to_pylist()] for column in table.columns]
+        parquet, number = pq.ParquetFile(file), 0
+        yield number, parquet.schema_arrow.names
+        for batch in parquet.iter_batches(PARQUET_BATCH):
+            for row in zip(*(column.to_pylist() for column in batch.columns), strict=True):
+                number += 1
+                yield number, [column_text(value) for value in row]
     except (pa.ArrowException, OSError, ValueError) as error:  # ValueError: text that is no UTF-8, odd times
         raise InputError(f"{file} is not a readable Parquet file; write it again.") from error
-    return dict(zip(column_names(file, table.column_names), columns, strict=True))
 
 
 def column_text(value: object) -> str:
-    """A value of a Parquet file. Missing -> ""; a whole number without its ".0", since pandas stores integers with gaps
-    as floats; of bytes the text that they are."""
+    """Return a value of a Parquet file as text. Missing -> ""; a whole number without its ".0", since pandas stores
+    integers with gaps as floats; of bytes the text that they are."""
     if value is None or value != value:
         return ""
     if isinstance(value, bytes):
@@ -114,7 +113,7 @@ def column_text(value: object) -> str:
 
 
 def column_names(file: Path, header: Sequence[str]) -> list[str]:
-    """Names of columns as they are compared; raises InputError where two are the same."""
+    """Return names of columns as they are compared; raises InputError where two are the same."""
     names = [name.strip().lower() for name in header]
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:
@@ -123,7 +122,7 @@ def column_names(file: Path, header: Sequence[str]) -> list[str]:
 
 
 def is_utf8(text: str) -> bool:
-    """Can the text be written? Names of files may hold bytes that are no text."""
+    """Return whether the text can be written: names of files may hold bytes that are no text."""
     try:
         text.encode("utf-8")
     except UnicodeEncodeError:
@@ -131,22 +130,22 @@ def is_utf8(text: str) -> bool:
     return True
 
 
-def quote_cell(cell: str) -> str:
-    """A cell as it stands in the file. Not csv.writer, which left a lone carriage return bare before Python 3.13."""
+def csv_text(rows: Iterable[Sequence[object]]) -> str:
+    """Return rows as the text of a CSV file; None is an empty cell."""
+    return "".join(",".join(_quoted(cell) for cell in row) + "\n" for row in rows)
+
+
+def _quoted(value: object) -> str:
+    """Return a cell as it stands in a file. Not csv.writer, which left a lone carriage return bare before 3.13."""
+    cell = "" if value is None else str(value)
     return '"' + cell.replace('"', '""') + '"' if any(sign in cell for sign in '",\r\n') else cell
 
 
-def csv_text(rows: Iterable[Sequence[object]]) -> str:
-    """Rows as the text of a CSV file; None is an empty cell."""
-    texts = ([quote_cell("" if cell is None else str(cell)) for cell in row] for row in rows)
-    return "".join(",".join(row) + "\n" for row in texts)
-
-
 def escape_formula(cell: str) -> str:
-    """A cell that no spreadsheet takes for a formula."""
+    """Return a cell that no spreadsheet takes for a formula."""
     return "'" + cell if cell.startswith(FORMULA_STARTS) else cell
 
 
 def unescape_formula(cell: str) -> str:
-    """The inverse of `guarded`."""
+    """Return the cell that `escape_formula` was given."""
     return cell[1:] if cell.startswith("'") and cell[1:].startswith(FORMULA_STARTS) else cell

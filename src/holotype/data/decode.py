@@ -1,7 +1,7 @@
 """Decode an image file of any kind into RGB pixels, and write pictures that are held in memory as PNG files.
 
 A file of some kB may hold gigabytes of pixels. What decoding takes is known from the file's head, before a pixel is
-read, and images beyond MOST_PIXELS or MOST_BYTES are refused. What is decoded is turned upright and made RGB in strips,
+read, and images beyond MAX_PIXELS or MAX_BYTES are refused. What is decoded is turned upright and made RGB in strips,
 so that there are two copies at most, and one of what is upright and RGB already.
 """
 
@@ -32,7 +32,7 @@ from holotype.utils.atomic import write_bytes
 MAX_PIXELS = 178_956_970
 """Of one image. Pillow refuses more as well; the largest cameras take 150 million."""
 MAX_BYTES = 1_000_000_000
-"""That one image may take until it is RGB: as many as MOST_PIXELS do, or 125 million with transparency or turned."""
+"""That one image may take until it is RGB: as many as MAX_PIXELS do, or 125 million with transparency or turned."""
 STRIP = 1 << 20
 """Pixels that are turned upright and made RGB together."""
 GREY_16 = ("I;16", "I;16L", "I;16B", "I;16N")
@@ -42,21 +42,14 @@ COSTLY_MODES = {"WEBP": 16, "AVIF": 12, "HEIF": 12}
 """Bytes that decoding takes per pixel at most: these decoders hold the picture several times. Measured were 16 for WebP
 and 9 for AVIF; HEIF is taken to be like AVIF."""
 ROWS_PER_STRIP, TILE_LENGTH = 278, 323
-TURNS = {
-    2: Image.Transpose.FLIP_LEFT_RIGHT,
-    3: Image.Transpose.ROTATE_180,
-    4: Image.Transpose.FLIP_TOP_BOTTOM,
-    5: Image.Transpose.TRANSPOSE,
-    6: Image.Transpose.ROTATE_270,
-    7: Image.Transpose.TRANSVERSE,
-    8: Image.Transpose.ROTATE_90,
-}
+TURN_NAMES = "FLIP_LEFT_RIGHT ROTATE_180 FLIP_TOP_BOTTOM TRANSPOSE ROTATE_270 TRANSVERSE ROTATE_90"
+TURNS = {number: Image.Transpose[name] for number, name in enumerate(TURN_NAMES.split(), start=2)}
 """What makes an image with this EXIF orientation upright; 1 = it is."""
 
 Box = tuple[float, float, float, float]
 """left, top, right, bottom in pixels."""
 
-# Pillow warns from half of MOST_PIXELS on. Such an image is decoded or becomes a problem, and the bound is ours.
+# Pillow warns from half of MAX_PIXELS on. Such an image is decoded or becomes a problem, and the bound is ours.
 warnings.filterwarnings("ignore", category=Image.DecompressionBombWarning)
 if "PILLOW_BLOCK_SIZE" not in os.environ:
     # Pillow keeps pixels in blocks of 16 MiB. C libraries give back to the system what is larger than 32 MiB, and may
@@ -69,7 +62,7 @@ class ImageProblem(Exception):
 
 
 def read_image(path: str) -> tuple[Image.Image, str]:
-    """The image at `path` ("file" or "file#index") as RGB, upright, and a note ("" = nothing to say).
+    """Return the image at `path` ("file" or "file#index") as RGB, upright, and a note ("" = nothing to say).
 
     Transparency is laid on white, of several frames the first is taken. Raises ImageProblem.
     """
@@ -96,19 +89,19 @@ class OpenImage:
         self._image.load()
         if min(self._image.size) < 1:
             raise ImageProblem(f"{self._path} has no pixels.")
-        if self._image.mode in ("I", "F") and not _is_grey_16(self._image):
+        if self._image.mode in ("I", "F"):
             raise ImageProblem(f"{self._path} has 32-bit values of unknown range; save it with 8 or 16 bits.")
         self._orientation, exif = _orientation(self._image)
-        depth = "16-bit grey values divided by 257" if _is_grey_16(self._image) else ""
+        depth = "16-bit grey values divided by 257" if self._image.mode in GREY_16 else ""
         self.note = "; ".join(note for note in (frames, exif, depth) if note)
 
     def shot(self) -> ExifData:
-        """When, where and with which camera it was taken; to be asked before `load`."""
+        """Return when, where and with which camera it was taken; to be asked before `load`."""
         return exif_from_bytes(self._image)
 
     @contextlib.contextmanager
     def loaded(self) -> Iterator[None]:
-        """`load`, and forget the pixels at the end, so that their memory is free then."""
+        """Decode, and forget the pixels at the end of the block, so that their memory is free then."""
         try:
             self.load()
             yield
@@ -117,66 +110,50 @@ class OpenImage:
 
     @property
     def size(self) -> tuple[int, int]:
-        """Width and height, upright."""
+        """Return width and height, upright."""
         left, top, right, bottom = self._cut
         return right - left, bottom - top
 
     @property
     def _cut(self) -> Rectangle:
-        """What is wanted of the upright image."""
+        """Return what is wanted of the upright image."""
         width, height = self._image.size if self._orientation < 5 else self._image.size[::-1]
         return self._wanted.cut((width, height)) if self._wanted else (0, 0, width, height)
 
     def rgb(self) -> Image.Image:
-        """The whole image, or the box of it."""
-        left, first, right, last = self._cut
+        """Return the whole image, or the box of it."""
+        left, top, right, bottom = self._cut
         if _is_rgb(self._image) and self._orientation == 1 and self._wanted is None:
             return self._image
-        width, height = self.size
-        if width * height <= STRIP:
-            return self._part(left, first, right, last)
+        lines = max(1, STRIP // (right - left))
+        if bottom - top <= lines:
+            return self._part(left, top, right, bottom)
         whole = Image.new("RGB", self.size)
-        for top, bottom in _strips(width, height):
-            whole.paste(self._part(left, first + top, right, first + bottom), (0, top))
+        for first in range(top, bottom, lines):
+            whole.paste(self._part(left, first, right, min(first + lines, bottom)), (0, first - top))
         return whole
 
-    def resized(
-        self,
-        size: tuple[int, int],
-        how: Image.Resampling,
-        box: Box | None = None,
-        gap: float | None = None,
-    ) -> Image.Image:
-        """Pillow's resize of the whole. box: the part of it that is wanted; gap: Pillow's reducing_gap."""
-        # Not strip by strip: which of rows and columns Pillow resizes first, and so the last bit, is its own affair.
-        return self.rgb().resize(size, how, box, gap)
-
     def _part(self, left: int, top: int, right: int, bottom: int) -> Image.Image:
-        """A part of the upright image, as RGB."""
+        """Return a part of the upright image, as RGB."""
         width, height = self._image.size
-        stored = {
-            1: (left, top, right, bottom),
-            2: (width - right, top, width - left, bottom),
-            3: (width - right, height - bottom, width - left, height - top),
-            4: (left, height - bottom, right, height - top),
-            5: (top, left, bottom, right),
-            6: (top, height - right, bottom, height - left),
-            7: (width - bottom, height - right, width - top, height - left),
-            8: (width - bottom, left, width - top, right),
-        }[self._orientation]
+        # where it lies as stored: swapped where the image is turned by a quarter, then counted from the other end
+        box = (left, top, right, bottom) if self._orientation < 5 else (top, left, bottom, right)
+        if self._orientation in (2, 3, 7, 8):
+            box = (width - box[2], box[1], width - box[0], box[3])
+        if self._orientation in (3, 4, 6, 7):
+            box = (box[0], height - box[3], box[2], height - box[1])
         part = self._image
-        if stored != (0, 0, width, height):
-            part = self._image.crop(stored)
+        if box != (0, 0, width, height):
+            part = self._image.crop(box)
         if self._orientation in TURNS:
             part = part.transpose(TURNS[self._orientation])
-        part.format = self._image.format  # cropping and turning forget it, and _is_grey_16 asks
         return _to_rgb(part)
 
 
 @contextlib.contextmanager
 def open_image(path: str, about: int | None = None) -> Iterator[OpenImage]:
-    """The image at `path`, "file", "file#index" or an address, with a box or without. Whatever goes wrong before it is
-    closed becomes an ImageProblem.
+    """Open the image at `path`, "file", "file#index" or an address, with a box or without. Whatever goes wrong before
+    it is closed becomes an ImageProblem.
 
     about: a JPEG may be decoded smaller and quicker, with sides of at least so many pixels.
     """
@@ -199,9 +176,9 @@ def open_image(path: str, about: int | None = None) -> Iterator[OpenImage]:
                 file.draft("RGB", (least, least))
             nbytes = decoding_bytes(file, size, box)
             if math.prod(size) > MAX_PIXELS or nbytes > MAX_BYTES:
+                sides = f"{size[0]:,} x {size[1]:,} pixels"
                 raise ImageProblem(
-                    f"{path} is too large ({size[0]:,} x {size[1]:,} pixels, {nbytes / 1e9:.1f} GB to decode); "
-                    "shrink it first."
+                    f"{path} is too large ({sides}, {nbytes / 1e9:.1f} GB to decode); shrink it."
                 )
             yield OpenImage(file, path, nbytes, box)
     except ImageProblem:
@@ -211,7 +188,7 @@ def open_image(path: str, about: int | None = None) -> Iterator[OpenImage]:
 
 
 def _decode_error(error: Exception, path: str) -> str:
-    """A decoder's complaint as a sentence."""
+    """Return a decoder's complaint as a sentence."""
     if isinstance(error, ArchiveProblem | StorageError):
         return str(error)
     if isinstance(error, UnidentifiedImageError):
@@ -228,8 +205,8 @@ def _decode_error(error: Exception, path: str) -> str:
 
 
 def decoding_bytes(image: Image.Image, size: tuple[int, int], box: CutBox | None = None) -> int:
-    """Memory that an open image, or a box of it, takes at most until it is RGB, from what its head says. size: as it is
-    in the file."""
+    """Return the memory that an open image, or a box of it, takes at most until it is RGB, from what its head says.
+    size: as it is in the file."""
     kept = math.prod(image.size) * SMALL_MODES.get(image.mode, 4)
     decoding = kept
     if image.format in COSTLY_MODES:
@@ -251,15 +228,8 @@ def _is_rgb(image: Image.Image) -> bool:
     return image.mode == "RGB" and "transparency" not in image.info
 
 
-def _strips(width: int, height: int) -> Iterator[tuple[int, int]]:
-    """First and last line of parts of about STRIP pixels."""
-    lines = max(1, STRIP // max(1, width))
-    for line in range(0, height, lines):
-        yield line, min(line + lines, height)
-
-
 def _frames_note(image: Image.Image) -> str:
-    """Leaves the image at its first frame. MPO is a photograph with its preview, not several pictures."""
+    """Leave the image at its first frame. MPO is a photograph with its preview, not several pictures."""
     frames = int(getattr(image, "n_frames", 1))
     if frames <= 1 or image.format == "MPO":
         return ""
@@ -267,13 +237,8 @@ def _frames_note(image: Image.Image) -> str:
     return f"first of {frames} frames used"
 
 
-def _is_grey_16(image: Image.Image) -> bool:
-    # before Pillow 11.3 a 16-bit PNG opens with mode I
-    return image.mode in GREY_16 or (image.mode == "I" and image.format == "PNG")
-
-
 def _orientation(image: Image.Image) -> tuple[int, str]:
-    """How its EXIF data ask to turn it, a key of TURNS or 1, and a note.
+    """Return how its EXIF data ask to turn it, a key of TURNS or 1, and a note.
 
     ImageOps.exif_transpose also writes the EXIF data anew, which fails on some that can be read.
     """
@@ -285,7 +250,7 @@ def _orientation(image: Image.Image) -> tuple[int, str]:
 
 
 def _to_rgb(image: Image.Image) -> Image.Image:
-    if _is_grey_16(image):
+    if image.mode in GREY_16:
         # 65535 = 255 * 257, so that white stays white; PIL's own conversion clips at 255
         grey = np.asarray(image).astype(np.uint32)
         return Image.fromarray(((grey + 128) // 257).astype(np.uint8)).convert("RGB")
@@ -303,14 +268,14 @@ ArrayImage = str | os.PathLike[str] | Image.Image | np.ndarray
 
 
 def to_image_list(pictures: Iterable[Any]) -> list[Any]:
-    """The pictures one by one; a single one is refused."""
+    """Return the pictures one by one; a single one is refused."""
     if isinstance(pictures, str | os.PathLike | Image.Image):
         raise InputError("One image was given where a list of images is needed; put it into a list.")
     return list(pictures)
 
 
 def save_images(pictures: Iterable[Any], folder: Path | str) -> list[str]:
-    """The path of every picture: absolute for a path; PIL images and arrays are written to `folder`.
+    """Return the path of every picture: absolute for a path; PIL images and arrays are written to `folder`.
 
     A file is named after its place in the list and its pixels, so that other pictures never replace it.
     """
@@ -322,7 +287,7 @@ def save_images(pictures: Iterable[Any], folder: Path | str) -> list[str]:
             given = os.fspath(picture)
             paths.append(given if is_address(str(given)) else os.path.abspath(given))
             continue
-        image = _to_array(_to_image(picture, number))
+        image = _for_png(_to_image(picture, number))
         digest = hashlib.sha256(f"{image.mode} {image.size} ".encode() + image.tobytes()).hexdigest()[:12]
         path = Path(os.path.abspath(folder)) / f"{number:0{digits}d}-{digest}.png"
         if not path.is_file():
@@ -332,7 +297,7 @@ def save_images(pictures: Iterable[Any], folder: Path | str) -> list[str]:
 
 
 def encode_png(image: Image.Image, format: str, **how: Any) -> bytes:
-    """What a file of an image holds, for whoever writes it. how: of Pillow's `save`.
+    """Return what a file of an image holds, for whoever writes it. how: of Pillow's `save`.
 
     Pillow itself, given a file, does not notice where the last bytes of it no longer fit on the disk.
     """
@@ -351,29 +316,19 @@ def _to_image(picture: Any, number: int) -> Image.Image:
     if pixels.ndim == 3 and pixels.shape[2] == 1:
         pixels = pixels[:, :, 0]
     if not (pixels.ndim == 2 or (pixels.ndim == 3 and pixels.shape[2] in (3, 4))) or not pixels.size:
-        raise InputError(
-            f"Image {number} has the shape {pixels.shape}; give pixels as (height, width) or (height, width, 3)."
-        )
-    return Image.fromarray(_eight_bits(pixels, number))
+        raise InputError(f"Image {number} has the shape {pixels.shape}; give (height, width[, 3]).")
+    if pixels.dtype != np.uint8:
+        top = {"i": 255, "u": 255, "b": 1, "f": 1}.get(pixels.dtype.kind, 0)
+        if not (top and pixels.min() >= 0 and pixels.max() <= top):
+            raise InputError(
+                f"Image {number} holds {pixels.dtype} values; give uint8, or floats from 0 to 1."
+            )
+        pixels = np.round(pixels.astype(np.float64) * (255 / top)).astype(np.uint8)
+    return Image.fromarray(np.ascontiguousarray(pixels))
 
 
-def _eight_bits(pixels: np.ndarray, number: int) -> np.ndarray:
-    """uint8 as it is; bool and floats from 0 to 1 times 255; other whole numbers if they lie in 0 .. 255."""
-    if pixels.dtype == np.uint8:
-        return np.ascontiguousarray(pixels)
-    if pixels.dtype.kind not in "fbiu":
-        raise InputError(f"Image {number} holds {pixels.dtype} values; give uint8, or floats from 0 to 1.")
-    low, high = float(pixels.min()), float(pixels.max())
-    scale, top = (255, 1.0) if pixels.dtype.kind in "fb" else (1, 255.0)
-    if not (low >= 0 and high <= top):
-        raise InputError(
-            f"Image {number} holds {pixels.dtype} values from {low:g} to {high:g}; give uint8, or floats from 0 to 1."
-        )
-    return np.round(pixels.astype(np.float64) * scale).astype(np.uint8)
-
-
-def _to_array(image: Image.Image) -> Image.Image:
-    """The first frame, upright, in a mode that PNG files have.
+def _for_png(image: Image.Image) -> Image.Image:
+    """Return the first frame, upright, in a mode that PNG files have.
 
     A file written from memory has no EXIF data left to say how it is to be turned.
     """

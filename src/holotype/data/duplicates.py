@@ -7,10 +7,7 @@ and two pictures of one kind are not taken for copies.
 
 from __future__ import annotations
 
-import hashlib
-import os
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 import numpy as np
@@ -18,10 +15,8 @@ from PIL import Image
 
 from holotype.data.decode import ImageProblem, open_image
 from holotype.data.exif import ExifData, read_exif
-from holotype.data.image_files import has_own_file
 from holotype.data.image_store import DECODE_BUDGET
-from holotype.utils.console import progress_bar
-from holotype.utils.device import cpu_count
+from holotype.utils.device import thread_map
 
 HASH_ROWS, HASH_COLUMNS = 8, 9
 ABOUT_EQUAL = 64
@@ -48,7 +43,7 @@ class ThumbnailScan:
     """What a quick look at n images finds."""
 
     colours: np.ndarray
-    """(n, LINES, COLUMNS, 3) uint8; zeros for an image that cannot be read."""
+    """(n, HASH_ROWS, HASH_COLUMNS, 3) uint8; zeros for an image that cannot be read."""
     problem: np.ndarray
     """(n,) object str: why an image cannot be used, "" if it can."""
     shots: list[ExifData]
@@ -59,16 +54,13 @@ def scan_thumbnails(paths: Sequence[str], progress: bool = False) -> ThumbnailSc
     """Look at every image once, small, and at the head of its file, in threads."""
     colours = np.zeros((len(paths), HASH_ROWS, HASH_COLUMNS, 3), dtype=np.uint8)
     problem, shots = np.full(len(paths), "", dtype=object), []
-    with (
-        progress_bar("Looking at images", len(paths), progress) as advance,
-        ThreadPoolExecutor(cpu_count()) as pool,
+    for row, (seen, shot, complaint) in enumerate(
+        thread_map(_scan_one, paths, "Looking at images", progress)
     ):
-        for row, (seen, shot, complaint) in enumerate(pool.map(_scan_one, paths)):
-            problem[row] = complaint
-            shots.append(shot)
-            if seen is not None:
-                colours[row] = seen
-            advance(1)
+        problem[row] = complaint
+        shots.append(shot)
+        if seen is not None:
+            colours[row] = seen
     return ThumbnailScan(colours, problem, shots)
 
 
@@ -81,56 +73,22 @@ def _scan_one(path: str) -> tuple[np.ndarray | None, ExifData, str]:
         with open_image(path, about=ABOUT_EQUAL) as image:
             shot = image.shot()
             with DECODE_BUDGET.taken(image.nbytes), image.loaded():
-                return np.asarray(image.resized((HASH_COLUMNS, HASH_ROWS), Image.Resampling.BOX)), shot, ""
+                small = image.rgb().resize((HASH_COLUMNS, HASH_ROWS), Image.Resampling.BOX)
+                return np.asarray(small), shot, ""
     except ImageProblem as problem:
         return None, read_exif(path), str(problem)  # the head may be sound where the picture is not
-
-
-# -- the same files -------------------------------------------------------------------------------------
-
-
-def same_files(paths: Sequence[str], progress: bool = False) -> list[list[int]]:
-    """Groups of rows whose files have the same content. Only files of equal size are read; an image inside another
-    file is none."""
-    by_size: dict[int, list[int]] = {}
-    for row, path in enumerate(paths):
-        size = _size(path)
-        if size:
-            by_size.setdefault(size, []).append(row)
-    rows = [row for same in by_size.values() if len(same) > 1 for row in same]
-    by_content: dict[bytes, list[int]] = {}
-    title, show = "Comparing files", progress and bool(rows)
-    with progress_bar(title, len(rows), show) as advance, ThreadPoolExecutor(cpu_count()) as pool:
-        for row, digest in zip(rows, pool.map(_digest, [paths[row] for row in rows]), strict=True):
-            if digest:
-                by_content.setdefault(digest, []).append(row)
-            advance(1)
-    return sorted(sorted(same) for same in by_content.values() if len(same) > 1)
-
-
-def _size(path: str) -> int:
-    """0 for a file that is gone, and for an image inside a container."""
-    try:
-        return os.stat(path).st_size if has_own_file(path) else 0
-    except (OSError, ValueError):
-        return 0
-
-
-def _digest(path: str) -> bytes:
-    try:
-        with open(path, "rb") as stream:
-            return hashlib.file_digest(stream, "sha256").digest()
-    except OSError:
-        return b""
 
 
 # -- the same pictures ----------------------------------------------------------------------------------
 
 
 def same_pictures(glances: ThumbnailScan) -> list[Pair]:
-    """Pairs of rows that look the same, sorted, those of same_files among them; about MOST_PAIRS at most."""
+    """Return pairs of rows that look the same, sorted, copies among them; about MAX_PAIRS at most."""
     sound = np.flatnonzero(glances.problem == "")
-    bits, colours = brighter(glances.colours[sound]), glances.colours[sound]
+    colours = glances.colours[sound]
+    # is each colour brighter than its neighbour on the left?
+    brighter = np.diff(colours.astype(np.float32).mean(axis=3), axis=2) > FAINT
+    bits = np.packbits(brighter.reshape(len(sound), 64), axis=1).view(">u8").astype(np.uint64).reshape(-1)
     found: set[Pair] = set()
     for one, other in _candidates(bits):
         near = np.bitwise_count(bits[one] ^ bits[other]) <= MAX_BITS
@@ -143,15 +101,8 @@ def same_pictures(glances: ThumbnailScan) -> list[Pair]:
     return sorted(found)
 
 
-def brighter(colours: np.ndarray) -> np.ndarray:
-    """(n, LINES, COLUMNS, 3) -> (n,) uint64: is each colour brighter than its neighbour on the left?"""
-    grey = colours.astype(np.float32).mean(axis=3)
-    bits = (np.diff(grey, axis=2) > FAINT).reshape(len(grey), HASH_ROWS * (HASH_COLUMNS - 1))
-    return np.packbits(bits, axis=1).view(">u8").astype(np.uint64).reshape(-1)
-
-
 def _candidates(bits: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """Rows of pairs that share a band of their bits, the smaller row first, in portions."""
+    """Yield rows of pairs that share a band of their bits, the smaller row first, in portions."""
     width = 64 // BANDS
     for band in range(BANDS):
         part = (bits >> np.uint64(band * width)) & np.uint64((1 << width) - 1)

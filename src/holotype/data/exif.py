@@ -10,7 +10,6 @@ import math
 import re
 import warnings
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
 from typing import Any
@@ -20,8 +19,7 @@ from PIL import Image
 from holotype.data.boxes import split_box
 from holotype.data.hashing import open_image_bytes
 from holotype.data.image_files import decoders, read_array, split_archive
-from holotype.utils.console import progress_bar
-from holotype.utils.device import cpu_count
+from holotype.utils.device import cpu_count, thread_map
 
 ORIENTATION_TAG, MAKE, MODEL, EXIF_IFD, GPS_IFD = 0x0112, 0x010F, 0x0110, 0x8769, 0x8825
 SERIAL = 0xA431
@@ -29,13 +27,11 @@ TAKEN = ((0x9003, 0x9011), (0x9004, 0x9012))
 """EXIF tags of a time and of its offset from UTC: when the picture was taken, when it was digitised."""
 TIME = re.compile(r"(\d{4})[:/-](\d\d)[:/-](\d\d)[ T](\d\d):(\d\d):(\d\d)(?:\.\d+)?", re.ASCII)
 """2024:05:31 08:25:38, and what some devices make of it. A day alone is no time."""
-OFFSET = re.compile(r"([+-])(\d\d):?(\d\d)", re.ASCII)
+OFFSET = re.compile(r"([+-])(\d\d):?([0-5]\d)", re.ASCII)
 LATITUDE, LONGITUDE = (1, 2, 90.0), (3, 4, 180.0)
 """GPS tags of N, S, E or W and of degrees, minutes and seconds; and the largest number of degrees."""
 MAX_TEXT = 80
 """Letters of a camera's name."""
-EXIF_BATCH = 32
-"""Heads that one thread reads: threads help where files lie on a slow drive."""
 
 # Pillow warns of every odd tag, and nobody can do anything about it.
 warnings.filterwarnings("ignore", category=UserWarning, module="PIL.TiffImagePlugin")
@@ -61,81 +57,69 @@ NO_EXIF = ExifData()
 
 
 def read_exif_all(paths: Sequence[str], progress: bool = False) -> Iterator[ExifData]:
-    """In the order of the paths. Several images of one file are one look at it, where they follow each other."""
-    parts = [paths[first : first + EXIF_BATCH] for first in range(0, len(paths), EXIF_BATCH)]
-    with (
-        progress_bar("Reading heads of images", len(paths), progress and bool(parts)) as advance,
-        ThreadPoolExecutor(min(8, 2 * cpu_count())) as pool,
-    ):
-        for shots in pool.map(_read_exif_batch, parts):
-            yield from shots
-            advance(len(shots))
+    """Yield the data of images, in the order of the paths. Several images of one file are one look at it."""
+    pictures = [split_box(path)[0] for path in paths]
+    unique = list(dict.fromkeys(pictures))
+    heads = thread_map(read_exif, unique, "Reading heads of images", progress, _reader_threads())
+    known = dict(zip(unique, heads, strict=True))
+    return (known[picture] for picture in pictures)
 
 
-def _read_exif_batch(paths: Sequence[str]) -> list[ExifData]:
-    known: dict[str, ExifData] = {}
-    for path in paths:
-        picture, _ = split_box(path)
-        if picture not in known:
-            known[picture] = read_exif(picture)
-    return [known[split_box(path)[0]] for path in paths]
+def _reader_threads() -> int:
+    """Return how many threads read heads: more than there are processors help where files lie on a slow drive."""
+    return min(8, 2 * cpu_count())
 
 
 def read_exif(path: str) -> ExifData:
-    """Of one image; an image inside a container has no head of its own."""
-    if split_archive(path):
-        return NO_EXIF
+    """Return the data of one image; an image inside a container has no head of its own."""
+    return NO_EXIF if split_archive(path) else _read_head(split_box(path)[0])[1]
+
+
+def upright_size(file: str) -> tuple[int, int] | None:
+    """Return width and height of a picture as people see it; None where it cannot be read."""
+    return _read_head(file)[0]
+
+
+def upright_sizes(files: Sequence[str]) -> dict[str, tuple[int, int] | None]:
+    """Return the same of several pictures, each read once."""
+    unique = list(dict.fromkeys(files))
+    sizes = thread_map(upright_size, unique, "Reading heads of images", False, _reader_threads())
+    return dict(zip(unique, sizes, strict=True))
+
+
+def _read_head(path: str) -> tuple[tuple[int, int] | None, ExifData]:
     try:
-        with Image.open(open_image_bytes(split_box(path)[0]), formats=decoders()) as image:
-            return exif_from_bytes(image)
+        if part := split_archive(path):
+            height, width = read_array(*part).shape[:2]
+            return (width, height), NO_EXIF
+        with Image.open(open_image_bytes(path), formats=decoders()) as image:
+            turned = has_exif_header(image) and image.getexif().get(ORIENTATION_TAG) in (5, 6, 7, 8)
+            return image.size[::-1] if turned else image.size, exif_from_bytes(image)
     except Exception:  # decoders fail in many ways on damaged files
-        return NO_EXIF
+        return None, NO_EXIF
 
 
 def exif_from_bytes(image: Image.Image) -> ExifData:
-    """Of a file that is open already."""
+    """Return the data of a file that is open already, each part by itself: a broken one takes no other with it."""
     try:
-        return exif_from_image(image.getexif()) if has_exif_header(image) else NO_EXIF
+        exif = image.getexif() if has_exif_header(image) else Image.Exif()
+        details, place = _ifd(exif, EXIF_IFD), _ifd(exif, GPS_IFD)
+        time = taken_at(details)
+        latitude, longitude = _degrees(place, *LATITUDE), _degrees(place, *LONGITUDE)
+        if math.isnan(latitude + longitude) or latitude == longitude == 0:  # a receiver without a fix
+            latitude = longitude = math.nan
+        serial = exif_text(details.get(SERIAL))
+        camera = " ".join(part for part in (_model(exif), serial) if part)[:MAX_TEXT]
+        written = "" if time is None else time.isoformat(timespec="seconds")
+        return ExifData(written, latitude, longitude, camera, bool(serial))
     except Exception:  # a head that leads nowhere
         return NO_EXIF
 
 
 def has_exif_header(image: Image.Image) -> bool:
-    """Does an open file have EXIF data in front? A PNG file may have them behind its pixels, and would be decoded for
-    them."""
+    """Return whether an open file has EXIF data in front. A PNG file may have them behind its pixels, and would be
+    decoded for them."""
     return "exif" in image.info or image.format == "TIFF"
-
-
-def upright_sizes(files: Sequence[str]) -> dict[str, tuple[int, int] | None]:
-    """Return width and height of pictures as people see them; None where they cannot be read."""
-    unique = list(dict.fromkeys(files))
-    with ThreadPoolExecutor(min(8, 2 * cpu_count())) as pool:
-        return dict(zip(unique, pool.map(upright_size, unique), strict=True))
-
-
-def upright_size(file: str) -> tuple[int, int] | None:
-    try:
-        if part := split_archive(file):
-            height, width = read_array(*part).shape[:2]
-            return width, height
-        with Image.open(open_image_bytes(file), formats=decoders()) as image:
-            turned = has_exif_header(image) and image.getexif().get(ORIENTATION_TAG) in (5, 6, 7, 8)
-            return image.size[::-1] if turned else image.size
-    except Exception:  # decoders fail in many ways on damaged files
-        return None
-
-
-def exif_from_image(exif: Image.Exif) -> ExifData:
-    """From EXIF data, each part by itself: a broken one takes no other with it."""
-    told, place = _ifd(exif, EXIF_IFD), _ifd(exif, GPS_IFD)
-    time = taken_at(told)
-    latitude, longitude = _degrees(place, *LATITUDE), _degrees(place, *LONGITUDE)
-    if math.isnan(latitude + longitude) or latitude == longitude == 0:  # a receiver without a fix
-        latitude = longitude = math.nan
-    serial = exif_text(told.get(SERIAL))
-    camera = " ".join(part for part in (_model(exif), serial) if part)[:MAX_TEXT]
-    written = "" if time is None else time.isoformat(timespec="seconds")
-    return ExifData(written, latitude, longitude, camera, bool(serial))
 
 
 def _ifd(exif: Image.Exif, tag: int) -> dict[int, Any]:
@@ -146,7 +130,7 @@ def _ifd(exif: Image.Exif, tag: int) -> dict[int, Any]:
 
 
 def _model(exif: Image.Exif) -> str:
-    """`Canon EOS 80D`: most models begin with the maker's name, and the others get it."""
+    """Return `Canon EOS 80D`: most models begin with the maker's name, and the others get it."""
     try:
         make, model = exif_text(exif.get(MAKE)), exif_text(exif.get(MODEL))
     except Exception:  # the same
@@ -156,39 +140,34 @@ def _model(exif: Image.Exif) -> str:
 
 
 def taken_at(exif: dict[int, Any]) -> datetime | None:
-    """When a picture was taken, or else digitised; with a time zone where the camera tells it. exif: of EXIF_IFD."""
+    """Return when a picture was taken, or else digitised; with a time zone where the camera tells it. exif: of
+    EXIF_IFD."""
     for when, offset in TAKEN:
-        found = TIME.fullmatch(exif_text(exif.get(when)))
-        if found is None:
-            continue
-        year, month, day, hour, minute, second = map(int, found.groups())
-        zone = _zone(exif_text(exif.get(offset)))
-        with contextlib.suppress(ValueError):  # a clock that was never set: 0000:00:00
-            return datetime(year, month, day, hour, minute, second, tzinfo=zone)
+        if found := TIME.fullmatch(exif_text(exif.get(when))):
+            with contextlib.suppress(ValueError):  # a clock that was never set: 0000:00:00
+                time = datetime(*map(int, found.groups()))  # type: ignore[arg-type]
+                return time.replace(tzinfo=_zone(exif_text(exif.get(offset))))
     return None
 
 
 def exif_text(value: object) -> str:
-    """The text of a tag in one line, "" for none; what cannot be printed is left out."""
+    """Return the text of a tag in one line, "" for none; what cannot be printed is left out."""
     text = value.decode("latin-1") if isinstance(value, bytes) else str(value or "")
     plain = "".join(sign if sign.isprintable() else " " for sign in text.split("\0")[0])
     return " ".join(plain.encode("utf-8", "ignore").decode().split())
 
 
 def _zone(text: str) -> timezone | None:
-    """+02:00 or +0200 -> the zone; None for anything else."""
+    """Return the zone of +02:00 or +0200; None for anything else."""
     found = OFFSET.fullmatch(text)
-    if found is None:
+    if found is None or int(found[2]) > 23:
         return None
     offset = timedelta(hours=int(found[2]), minutes=int(found[3]))
-    try:
-        return timezone(-offset if found[1] == "-" else offset)
-    except ValueError:  # a day or more
-        return None
+    return timezone(-offset if found[1] == "-" else offset)
 
 
 def _degrees(gps: dict[int, Any], side: int, tag: int, most: float) -> float:
-    """Degrees with their sign, rounded to a decimetre; NaN where they are none."""
+    """Return degrees with their sign, rounded to a decimetre; NaN where they are none."""
     try:
         parts = [float(part) for part in gps[tag]]
         sign = {"N": 1, "E": 1, "S": -1, "W": -1}[exif_text(gps[side])[:1].upper()]

@@ -9,15 +9,13 @@ from __future__ import annotations
 import hashlib
 import io
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 
-from holotype.data.boxes import Box, split_box
+from holotype.data.boxes import split_box
 from holotype.data.image_files import ArchiveProblem, file_of, read_array, split_archive
 from holotype.data.readers.parquet import read_row
 from holotype.data.readers.webdataset import read_member
-from holotype.data.storage import StorageError, is_address, read_file, remote_stamp, split_member
-from holotype.utils.console import progress_bar
-from holotype.utils.device import cpu_count
+from holotype.data.storage import StorageError, is_address, read_object, remote_stamp, split_member
+from holotype.utils.device import thread_map
 
 DIGEST_BYTES = 16
 """Of a digest: among a thousand million pictures no two share one by chance."""
@@ -34,7 +32,7 @@ def read_image_bytes(path: str) -> bytes | None:
     if inside := split_member(path):
         kind, file, key = inside
         return read_row(file, key) if kind == "parquet" else read_member(file, key)
-    return read_file(path) if is_address(path) else None
+    return read_object(path) if is_address(path) else None
 
 
 def open_image_bytes(path: str) -> str | io.BytesIO:
@@ -46,7 +44,7 @@ def open_image_bytes(path: str) -> str | io.BytesIO:
 def image_digests(
     paths: Sequence[str], stamp: Sequence[str], known: Sequence[FileStamp | None], progress: bool = False
 ) -> list[str]:
-    """(n,) hexadecimal, "" for a file that cannot be read. paths: "file", "file#index" in a container, or with a box.
+    """Return (n,) hexadecimal, "" for a file that cannot be read. paths: "file", "file#index", or with a box.
 
     stamp: (n,) of the files as they are. known: (n,) what was written down of each the last time.
     """
@@ -56,27 +54,17 @@ def image_digests(
     unread = [row for row, digest in enumerate(found) if not digest]
     parts = [split_box(paths[row]) for row in unread]
     files = list(dict.fromkeys(file for file, _ in parts))  # a picture is read once for all its boxes
-    with (
-        progress_bar("Reading images", len(files), progress and bool(unread)) as advance,
-        ThreadPoolExecutor(cpu_count()) as pool,
-    ):
-        read = {}
-        for file, digest in zip(files, pool.map(file_digest, files), strict=True):
-            read[file] = digest
-            advance(1)
+    read = dict(zip(files, thread_map(file_digest, files, "Reading images", progress), strict=True))
     for row, (file, box) in zip(unread, parts, strict=True):
-        found[row] = read[file] if box is None else _box_digest(read[file], box)
+        found[row] = read[file]
+        if box is not None and read[file]:
+            part = f"{read[file]}{box.ending}".encode()
+            found[row] = hashlib.blake2b(part, digest_size=DIGEST_BYTES).hexdigest()
     return found
 
 
-def _box_digest(digest: str, box: Box) -> str:
-    """Of a part of the content."""
-    whole = f"{digest}{box.ending}".encode()
-    return hashlib.blake2b(whole, digest_size=DIGEST_BYTES).hexdigest() if digest else ""
-
-
 def file_digest(path: str) -> str:
-    """Of the bytes of a file, or of the pixels of an image in a container; "" where it cannot be read."""
+    """Return the digest of a file's bytes, or of the pixels of an image in a container; "" where it cannot be read."""
     total = hashlib.blake2b(digest_size=DIGEST_BYTES)
     try:
         if part := split_archive(path):
@@ -93,7 +81,7 @@ def file_digest(path: str) -> str:
 
 
 def file_stamps(paths: Sequence[str]) -> list[str]:
-    """ "size-mtime_ns" of each image's file, "" where it is gone; "file#index" has that of the container.
+    """Return "size-mtime_ns" of each image's file, "" where it is gone; "file#index" has that of the container.
 
     Raises StorageError where a store does not answer: what it holds is not gone.
     """

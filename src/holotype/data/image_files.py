@@ -16,7 +16,7 @@ from pathlib import Path
 from threading import Lock
 
 import numpy as np
-from PIL import Image, features
+from PIL import Image
 
 from holotype.data.boxes import split_box
 from holotype.data.storage import is_address, remote_stamp, split_member
@@ -24,22 +24,18 @@ from holotype.errors import InputError
 
 DECODERS = ("JPEG", "PNG", "GIF", "BMP", "DIB", "TIFF", "WEBP", "PPM", "AVIF", "HEIF")
 """Pillow's names, the most frequent first; that of JPEG opens MPO as well. Those that are not there are left out."""
-PILLOW_FORMATS = (
-    *(".bmp", ".dib", ".gif", ".jfif", ".jpe", ".jpeg", ".jpg", ".mpo", ".pgm"),
-    *(".png", ".ppm", ".tif", ".tiff", ".webp"),
-)
-AVIF, HEIF = (".avif",), (".heic", ".heif")
-INSTALL_HINTS = dict.fromkeys(AVIF, "pillow 11.3 or later") | dict.fromkeys(HEIF, "pillow-heif")
-"""Endings that not every installation can read, and what reads them."""
-HAS_AVIF = "avif" in features.modules and bool(features.check("avif"))
+HEIF = (".heic", ".heif")
 HAS_HEIF = find_spec("pillow_heif") is not None
-IMAGE_EXTENSIONS = (*PILLOW_FORMATS, *(AVIF if HAS_AVIF else ()), *(HEIF if HAS_HEIF else ()))
+IMAGE_EXTENSIONS = (
+    *(".avif", ".bmp", ".dib", ".gif", ".jfif", ".jpe", ".jpeg", ".jpg", ".mpo", ".pgm", ".png", ".ppm"),
+    *(".tif", ".tiff", ".webp", *(HEIF if HAS_HEIF else ())),
+)
 """Files that end so are images, in capitals or not."""
 
 
 @cache
 def decoders() -> tuple[str, ...]:
-    """Those of DECODERS that are there; for `formats` of every Image.open."""
+    """Return those of DECODERS that are there; for `formats` of every Image.open."""
     if HAS_HEIF:
         importlib.import_module("pillow_heif").register_heif_opener()
     Image.init()
@@ -47,9 +43,8 @@ def decoders() -> tuple[str, ...]:
 
 
 def install_hint(name: str) -> str:
-    """What would read a file of this name; "" where nothing is known that would, or where it is there."""
-    ending = next((ending for ending in INSTALL_HINTS if name.lower().endswith(ending)), "")
-    return "" if ending in IMAGE_EXTENSIONS else INSTALL_HINTS.get(ending, "")
+    """Return what would read a file of this name; "" where nothing is known that would, or where it is there."""
+    return "pillow-heif" if name.lower().endswith(HEIF) and not HAS_HEIF else ""
 
 
 def no_image(where: object, what: str = "files") -> InputError:
@@ -71,7 +66,7 @@ class ArchiveProblem(Exception):
 
 
 def split_index(path: str) -> tuple[str, int] | None:
-    """("file", index) of "file#index", where the file has the name of a container; None otherwise.
+    """Return ("file", index) of "file#index", where the file has the name of a container; None otherwise.
 
     Only the last # counts, and folders with a # in their name are no containers.
     """
@@ -82,13 +77,13 @@ def split_index(path: str) -> tuple[str, int] | None:
 
 
 def split_archive(path: str) -> tuple[str, int] | None:
-    """The same for a container that is there; None for an ordinary path. A real file with # in its name wins."""
+    """Return the same for a container that is there; None for an ordinary path. A real file with # in its name wins."""
     part = split_index(path)
     return part if part and os.path.isfile(part[0]) and not os.path.exists(path) else None
 
 
 def file_of(path: str) -> str:
-    """The file that holds the image: the container for "file#index", the picture for a box, else the path itself."""
+    """Return the file that holds the image: the container for "file#index", the picture for a box, else the path."""
     path, _ = split_box(path)
     if inside := split_member(path):
         return inside[1]
@@ -97,19 +92,19 @@ def file_of(path: str) -> str:
 
 
 def image_exists(path: str) -> bool:
-    """Is there a file for this path (for "file#index" the container, for a box the picture)?"""
+    """Return whether there is a file for this path (for "file#index" the container, for a box the picture)."""
     file = file_of(path)
     return remote_stamp(file) != "" if is_address(file) else os.path.isfile(file)
 
 
 def has_own_file(path: str) -> bool:
-    """Is the image, or the picture of its box, a file of its own on this machine, which can be linked to?"""
+    """Return whether the image, or the picture of its box, is a file of its own on this machine, to be linked to."""
     path, _ = split_box(path)
     return not is_address(path) and split_member(path) is None and split_archive(path) is None
 
 
 def read_array(file: str, index: int) -> np.ndarray:
-    """(H, W) or (H, W, 3) uint8: one image of a container."""
+    """Return (H, W) or (H, W, 3) uint8: one image of a container."""
     try:
         stat = os.stat(file)
     except OSError as error:
@@ -128,7 +123,7 @@ _lock = Lock()
 
 @lru_cache(maxsize=2)
 def _read_npz(file: str, mtime: int, size: int) -> np.ndarray:
-    """(N, H, W[, 3]) uint8: all images of an .npz.
+    """Return (N, H, W[, 3]) uint8: all images of an .npz.
 
     mtime and size are there for the cache: a file that changed is read again.
     """
@@ -136,10 +131,7 @@ def _read_npz(file: str, mtime: int, size: int) -> np.ndarray:
         with zipfile.ZipFile(file) as packed:
             part = packed.getinfo("x.npy")
         if part.file_size > LARGE_BYTES and part.file_size > MAX_UNPACKED_RATIO * part.compress_size:
-            raise ArchiveProblem(
-                f"{file} holds {part.file_size / 1e9:.1f} GB that are packed into {part.compress_size / 1e6:.1f} MB, "
-                "which no photographs are; pack it anew."
-            )
+            raise ArchiveProblem(f"{file} unpacks to {part.file_size / 1e9:.1f} GB; pack it anew.")
         with np.load(file, allow_pickle=False) as arrays:
             images = arrays["x"]
     except ArchiveProblem:
@@ -152,12 +144,12 @@ def _read_npz(file: str, mtime: int, size: int) -> np.ndarray:
 
 
 def binary_header(file: str) -> int:
-    """Bytes before the pixels of a record: CIFAR-100 (train.bin, test.bin) has two labels, CIFAR-10 one."""
+    """Return the bytes before the pixels of a record: CIFAR-100 (train.bin, test.bin) has two labels, CIFAR-10 one."""
     return 2 if Path(file).stem in ("train", "test") else 1
 
 
 def binary_labels(file: Path) -> list[int]:
-    """Class index of every record (CIFAR-100: the fine class)."""
+    """Return the class index of every record (CIFAR-100: the fine class)."""
     header = binary_header(str(file))
     raw = np.fromfile(file, dtype=np.uint8)
     if raw.size == 0 or raw.size % (header + CIFAR_PIXELS):

@@ -10,15 +10,13 @@ and a copy per crop on the CPU or out of a memory-mapped file; both give the pix
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import hashlib
 import mmap
 import tempfile
-from collections import deque
 from collections.abc import Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
-from itertools import islice
+from functools import partial
 from pathlib import Path
 from threading import Condition
 from typing import Any, Literal, NamedTuple
@@ -31,8 +29,7 @@ from torch import Tensor
 from holotype.data.augment import CropParams
 from holotype.data.decode import Box, ImageProblem, open_image
 from holotype.errors import InputError
-from holotype.utils.console import progress_bar
-from holotype.utils.device import cpu_count
+from holotype.utils.device import cpu_count, thread_map
 from holotype.utils.memory import LEVELS, PLACE_NAMES, Budget, Level, is_out_of_memory
 from holotype.utils.text import format_bytes
 
@@ -81,14 +78,15 @@ def _decode_one(path: str, short: int) -> Decoded:
     try:
         with open_image(path) as image, DECODE_BUDGET.taken(image.nbytes), image.loaded():
             size, box, cut = _target(image.size, short)
-            resized = image.resized(size, Image.Resampling.BICUBIC, box)
+            resized = image.rgb().resize(size, Image.Resampling.BICUBIC, box)
         return Decoded(np.asarray(resized), "", "; ".join(x for x in (image.note, cut) if x))
     except ImageProblem as problem:
         return Decoded(np.empty((0, 0, 3), dtype=np.uint8), str(problem), "")
 
 
 def _target(size: tuple[int, int], short: int) -> tuple[tuple[int, int], Box | None, str]:
-    """The size that brings the shorter side to `short`; where the longer side is cut, the part to take, and a note."""
+    """Return the size that brings the shorter side to `short`; where the longer side is cut, also the part to take and
+    a note."""
     width, height = size
     side = min(width, height)
     to_width, to_height = short * width // side, short * height // side
@@ -108,20 +106,9 @@ def decode_in_order(
     paths: Sequence[str], short: int, workers: int | None, progress: bool
 ) -> Iterator[Decoded]:
     """Decode in threads and yield in the order of `paths`, with a bar on the terminal."""
-    count = cpu_count() if workers is None else workers
-    if count < 1:
-        raise InputError(f"{count} decoding workers cannot work; give at least 1.")
-    ahead: deque[Future[Decoded]] = deque()
-    waiting = iter(paths)
-    with progress_bar("Reading images", len(paths), progress) as advance, ThreadPoolExecutor(count) as pool:
-        while True:
-            # A short queue keeps the threads busy and few decoded images outside the buffer.
-            for path in islice(waiting, 4 * count - len(ahead)):
-                ahead.append(pool.submit(_decode_one, path, short))
-            if not ahead:
-                return
-            yield ahead.popleft().result()
-            advance(1)
+    if workers is not None and workers < 1:
+        raise InputError(f"{workers} decoding workers cannot work; give at least 1.")
+    return thread_map(partial(_decode_one, short=short), paths, "Reading images", progress, workers)
 
 
 SPILL_MARGIN = 32
@@ -146,45 +133,29 @@ class PixelBuffer:
     def __init__(self, images: int, spill: SpillConfig | None = None) -> None:
         self.images, self.spill = images, spill
         self.done, self.used = 0, 0
-        self.memory = np.empty(0, dtype=np.uint8)
+        self.memory = bytearray()  # which grows in place, so that the images are never held twice
         self.scratch = Scratch(spill) if spill is not None and spill.host_bytes <= 0 else None
 
     def add(self, pixels: np.ndarray) -> int:
-        """Append an image of any shape; returns where it starts."""
-        start, end = self.used, self.used + pixels.size
-        self.done += 1
-        likely = end * self.images // self.done
-        if self.scratch is None and self.spill is not None:
-            expected = likely if self.done >= SPILL_MARGIN else end
-            if max(end, expected) > self.spill.host_bytes:
-                self.scratch = Scratch(self.spill)
-                self.scratch.write(self.memory[:start])
-                self.memory = np.empty(0, dtype=np.uint8)
+        """Append an image of any shape; return where it starts."""
+        start = self.used
+        self.done, self.used = self.done + 1, start + pixels.size
+        likely = self.used * self.images // self.done if self.done >= SPILL_MARGIN else self.used
+        if self.scratch is None and self.spill is not None and likely > self.spill.host_bytes:
+            self.scratch = Scratch(self.spill)
+            self.scratch.write(np.frombuffer(self.memory, dtype=np.uint8))
+            self.memory = bytearray()
         if self.scratch is not None:
             self.scratch.write(pixels)
         else:
-            if end > len(self.memory):
-                self._grow(end, likely)
-            self.memory[start:end] = pixels.reshape(-1)
-        self.used = end
+            self.memory += np.ascontiguousarray(pixels).data
         return start
 
-    def _grow(self, least: int, likely: int) -> None:
-        """Enlarge in place to what all images will likely take, at least `least`.
-
-        The memory is re-allocated rather than copied into a second buffer, so the images are never held twice.
-        """
-        wanted = likely + likely // 50
-        if self.spill is not None:
-            wanted = min(wanted, self.spill.host_bytes)
-        self.memory.resize(max(least, wanted), refcheck=False)
-
     def finish(self) -> tuple[Tensor, bool]:
-        """(total,) uint8, and whether it is a memory-mapped file."""
+        """Return (total,) uint8, and whether it is a memory-mapped file."""
         if self.scratch is not None:
             return self.scratch.map(), True
-        self.memory.resize(self.used, refcheck=False)
-        return torch.from_numpy(self.memory), False
+        return torch.from_numpy(np.frombuffer(self.memory, dtype=np.uint8)), False
 
 
 class Scratch:
@@ -192,33 +163,31 @@ class Scratch:
 
     def __init__(self, spill: SpillConfig) -> None:
         self.folder, self.limit, self.used = spill.folder, spill.disk_bytes, 0
-        try:
+        with self._explained():
             self.folder.mkdir(parents=True, exist_ok=True)
             # Unbuffered: what a full disk refuses is refused here, not when the file is closed.
             self.file = tempfile.TemporaryFile(dir=self.folder, buffering=0)  # noqa: SIM115
+
+    @contextlib.contextmanager
+    def _explained(self) -> Iterator[None]:
+        try:
+            yield
         except OSError as error:
-            raise InputError(
-                f"No file can be made in {self.folder} ({error.strerror or error}); give a folder for "
-                "memory-mapped images with --memory.cache_dir."
-            ) from error
+            problem = f"The images cannot be written to {self.folder} ({error.strerror or error})"
+            raise InputError(f"{problem}; give another folder with --memory.cache_dir.") from error
 
     def write(self, pixels: np.ndarray) -> None:
         """Append; written rather than mapped, so that memory stays free and a full disk is an error."""
         self.used += pixels.size
         if self.limit is not None and self.used > self.limit:
-            raise too_little_disk(self.used, self.limit, self.folder, at_least=True)
+            raise too_little_disk(self.used, self.limit, self.folder)
         left = np.ascontiguousarray(pixels).reshape(-1).data
-        try:
+        with self._explained():
             while len(left):
                 left = left[self.file.write(left) :]
-        except OSError as error:
-            raise InputError(
-                f"The images could not be written to {self.folder} ({error.strerror or error}); free some space, "
-                "or give another folder with --memory.cache_dir."
-            ) from error
 
     def map(self) -> Tensor:
-        """(used,) uint8, read from the file as it is used; the file goes when the tensor does."""
+        """Return (used,) uint8, read from the file as it is used; the file goes when the tensor does."""
         with self.file:
             if self.used == 0:
                 return torch.empty(0, dtype=torch.uint8)
@@ -227,12 +196,9 @@ class Scratch:
         return torch.from_numpy(np.frombuffer(mapped, dtype=np.uint8))
 
 
-def too_little_disk(wanted: int, limit: int, folder: Path, *, at_least: bool = False) -> InputError:
-    return InputError(
-        f"The images take {'at least ' if at_least else ''}{format_bytes(wanted)}, which neither memory nor the "
-        f"{format_bytes(limit)} for files in {folder} can hold; give more with --memory.disk_gb or --memory.host_gb, "
-        "or a folder on a larger disk with --memory.cache_dir."
-    )
+def too_little_disk(wanted: int, limit: int, folder: Path) -> InputError:
+    sizes = f"at least {format_bytes(wanted)}, and the files in {folder} may take {format_bytes(limit)}"
+    return InputError(f"The images take {sizes}; raise --memory.disk_gb or --memory.host_gb.")
 
 
 CROP_FRACTION = 0.875
@@ -305,33 +271,33 @@ class ImageStore:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of pixels."""
+        """Return the bytes of pixels."""
         return self.pixels.numel()
 
     @property
     def device(self) -> torch.device:
-        """Where the pixels lie, and where crops come out."""
+        """Return where the pixels lie, and where crops come out."""
         return self.pixels.device
 
     @property
     def level(self) -> Level:
-        """Where the pixels lie: on a GPU, in the host's memory, in a memory-mapped file."""
+        """Return where the pixels lie: on a GPU, in the host's memory, in a memory-mapped file."""
         if self.device.type != "cpu":
             return "device"
         return "disk" if self.mapped else "host"
 
     def to(self, device: torch.device | str) -> ImageStore:
-        """This store with its pixels on `device`."""
+        """Return this store with its pixels on `device`."""
         pixels = self.pixels.to(device)
         return replace(self, pixels=pixels, mapped=self.mapped and pixels.device.type == "cpu")
 
     def image(self, row: int) -> Tensor:
-        """One stored image, (height, width, 3) uint8, a view of the buffer."""
+        """Return one stored image, (height, width, 3) uint8, a view of the buffer."""
         start, h, w = int(self.offset[row]), int(self.height[row]), int(self.width[row])
         return self.pixels[start : start + h * w * 3].view(h, w, 3)
 
     def crop(self, rows: Tensor, crops: CropParams) -> Tensor:
-        """The crops of images `rows`, mirrored where asked: (B, 3, S, S) uint8 on the store's device.
+        """Return the crops of images `rows`, mirrored where asked: (B, 3, S, S) uint8 on the store's device.
 
         rows: (B,) int64. Rows and crops on the CPU are checked; those already on a GPU are trusted, because a
         check would have to wait for it. The result's memory is laid out as (B, S, S, 3) (channels last).
@@ -350,7 +316,7 @@ class ImageStore:
         return cut.view(*index.shape, 3).permute(0, 3, 1, 2)
 
     def cut(self, rows: Tensor, crops: CropParams, *, pin: bool = False) -> Tensor:
-        """What `crop` gives, on the CPU: one copy per crop, three to ten times faster there than the gather.
+        """Return what `crop` does, on the CPU: one copy per crop, three to ten times faster there than the gather.
 
         pin: into page-locked memory, from which a GPU fetches without waiting.
         """
@@ -385,7 +351,7 @@ class ImageStore:
             lines[:] = np.ndarray(lines.shape, np.uint8, pixels, start, (stride, 1))
 
     def digest(self) -> str:
-        """Hexadecimal hash of the pixels, the sides and the crop size; the same wherever the pixels lie."""
+        """Return a hexadecimal hash of the pixels, the sides and the crop size; the same wherever the pixels lie."""
         facts = torch.cat([torch.tensor([self.size, len(self)]), self.height, self.width])
         with ThreadPoolExecutor(cpu_count()) as pool:
             parts = pool.map(_hash, [facts, *self.pixels.split(HASHED_AT_ONCE)])
@@ -395,17 +361,12 @@ class ImageStore:
         """Raise if a crop would read outside its image, as far as that is known without waiting."""
         if any(x.device.type != "cpu" for x in (rows, crops.top, crops.left)):
             return
-        height, width = self.height[rows], self.width[rows]
         inside = (crops.top >= 0) & (crops.left >= 0)
-        inside &= (crops.top + self.size <= height) & (crops.left + self.size <= width)
+        inside &= crops.top + self.size <= self.height[rows]
+        inside &= crops.left + self.size <= self.width[rows]
         if not bool(inside.all()):
-            at = int((~inside).nonzero()[0, 0])
-            row = int(rows[at])
-            reason = self.problem[row] or f"it is stored as {int(height[at])} x {int(width[at])}"
-            raise InputError(
-                f"The crop of {self.size} pixels at ({int(crops.top[at])}, {int(crops.left[at])}) does not "
-                f"fit image {row}: {reason}; draw crops from the sides of usable images only."
-            )
+            row = int(rows[~inside][0])
+            raise InputError(f"A crop of {self.size} pixels does not fit image {row}; leave it out.")
 
 
 def _hash(part: Tensor) -> bytes:
@@ -420,7 +381,7 @@ CHUNK = 1 << 26
 def place_pixels(
     store: ImageStore, device: torch.device, choice: PlacementChoice, budget: Budget, folder: Path
 ) -> tuple[ImageStore, str]:
-    """The store at the level asked for, or at the next below it that has room, and a line that says where and why.
+    """Return the store at the level asked for, or at the next below that has room, and a line that says where and why.
 
     device: where the run computes. On a CPU the highest level is the host's memory.
     budget: what was found before the images were decoded, so that it counts what they take now.
@@ -433,58 +394,42 @@ def place_pixels(
         first = max(first, LEVELS.index("host"))
     reasons: list[str] = []
     for level in LEVELS[first:]:
-        refusal = _no_room(store, level, budget, folder)
-        if not refusal:
-            try:
-                placed = _move(store, level, device, folder)
-            except (MemoryError, RuntimeError) as error:
-                if not is_out_of_memory(error):
-                    raise
-                refusal = f"{PLACE_NAMES[level]} ran out while they were copied"
-            else:
-                return placed, _line(placed, choice, budget, folder, reasons)
-        reasons.append(refusal)
-    raise AssertionError("the disk takes the images or says why not")
-
-
-def _no_room(store: ImageStore, level: Level, budget: Budget, folder: Path) -> str:
-    """Why the store may not lie at `level`, "" if it may; for the lowest level an error."""
-    room = getattr(budget, level)
-    if store.nbytes <= room:
-        return ""
-    if level == "disk":
-        raise too_little_disk(store.nbytes, room, folder)
-    return f"{format_bytes(store.nbytes)} do not fit the {format_bytes(room)} of {PLACE_NAMES[level]} that may be used"
+        room = getattr(budget, level)
+        if store.nbytes > room and level == "disk":
+            raise too_little_disk(store.nbytes, room, folder)
+        if store.nbytes > room:
+            sizes = f"{format_bytes(store.nbytes)} do not fit the {format_bytes(room)}"
+            reasons.append(f"{sizes} of {PLACE_NAMES[level]} that may be used")
+            continue
+        try:
+            store = _move(store, level, device, folder)
+            break
+        except (MemoryError, RuntimeError) as error:
+            if not is_out_of_memory(error):
+                raise
+            reasons.append(f"{PLACE_NAMES[level]} ran out while they were copied")
+    where = f"a memory-mapped file in {folder}" if store.level == "disk" else PLACE_NAMES[store.level]
+    line = f"{len(store):,} images, {format_bytes(store.nbytes)}, in {where}"
+    if reasons:
+        return store, f"{line}: {'; '.join(reasons)}"
+    if choice == store.level:
+        return store, f"{line}, as asked for"
+    return store, f"{line} (room for {format_bytes(getattr(budget, store.level))})"
 
 
 def _move(store: ImageStore, level: Level, device: torch.device, folder: Path) -> ImageStore:
-    """The store at `level`; the same object where it is there already."""
+    """Return the store at `level`; the same object where it is there already."""
     if level == "device":
         return store.to(device)
     if store.level == level:
         return store
     if level == "host":
-        pixels = _to_host(store.pixels)
-    else:
-        scratch = Scratch(SpillConfig(0, folder))
-        for part in store.pixels.split(CHUNK):
-            scratch.write(part.cpu().numpy())
-        pixels = scratch.map()
-    return dataclasses.replace(store, pixels=pixels, mapped=level == "disk")
+        return replace(store, pixels=_to_host(store.pixels), mapped=False)
+    scratch = Scratch(SpillConfig(0, folder))
+    for part in store.pixels.split(CHUNK):
+        scratch.write(part.cpu().numpy())
+    return replace(store, pixels=scratch.map(), mapped=True)
 
 
 def _to_host(pixels: Tensor) -> Tensor:
     return torch.from_numpy(np.empty(pixels.numel(), dtype=np.uint8)).copy_(pixels)
-
-
-def _line(
-    store: ImageStore, choice: PlacementChoice, budget: Budget, folder: Path, reasons: list[str]
-) -> str:
-    """Where the images lie and why, for people."""
-    where = f"a memory-mapped file in {folder}" if store.level == "disk" else PLACE_NAMES[store.level]
-    line = f"{len(store):,} images, {format_bytes(store.nbytes)}, in {where}"
-    if reasons:
-        return f"{line}: {'; '.join(reasons)}"
-    if choice == store.level:
-        return f"{line}, as asked for"
-    return f"{line} (room for {format_bytes(getattr(budget, store.level))})"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 SHORTEST_PLURAL = 4
 """Letters from which on a last s is taken for a plural."""
@@ -24,7 +24,7 @@ CAMERA_NAMES = re.compile(r"[1-9]\d\d[A-Za-z_]\w{4}")
 
 
 def similar_names(names: Iterable[str]) -> list[list[str]]:
-    """Groups of names that probably mean one class, each sorted, in the order of their first names.
+    """Return groups of names that probably mean one class, each sorted, in the order of their first names.
 
     Case, blanks, underscores, hyphens, accents and a last s do not count, nor does one letter in a long word. Digits
     and single letters do: type 1, type 2 and type a are three.
@@ -45,13 +45,13 @@ def similar_names(names: Iterable[str]) -> list[list[str]]:
 
 
 def nfc(name: str) -> str:
-    """The name with each letter and its accents in one (NFC). Folders that were made on a Mac have them apart, browsers
-    and lists do not, and both look the same."""
+    """Return the name with each letter and its accents in one (NFC). Folders that were made on a Mac have them apart,
+    browsers and lists do not, and both look the same."""
     return unicodedata.normalize("NFC", name)
 
 
 def unsorted_names(names: Iterable[str]) -> list[str]:
-    """Those that sound like a heap of unsorted images, sorted."""
+    """Return the names that sound like a heap of unsorted images, sorted."""
     return sorted(
         name
         for name in set(names)
@@ -60,7 +60,7 @@ def unsorted_names(names: Iterable[str]) -> list[str]:
 
 
 def _words(name: str) -> list[str]:
-    """Letters and digits in small letters, without accents; everything else parts words."""
+    """Return letters and digits in small letters, without accents; everything else parts words."""
     plain = unicodedata.normalize("NFKD", name.casefold())
     plain = "".join(letter for letter in plain if not unicodedata.combining(letter))
     return re.findall(r"[^\W_]+", plain)
@@ -74,41 +74,30 @@ def _key(name: str) -> str:
     return joined[:-1] if is_plural else joined
 
 
-def _typos(names: Sequence[str]) -> list[tuple[str, str]]:
-    """Pairs of long names in which one long word differs by a letter.
+def _typos(names: Sequence[str]) -> Iterator[tuple[str, str]]:
+    """Yield pairs of long names in which one long word differs by a letter.
 
     Two words that differ so share a form with one letter left out; only names that share one are compared.
     """
-    forms: dict[tuple[str, ...], list[str]] = {}
-    pairs = []
+    forms: dict[tuple[str, ...], list[tuple[str, str]]] = {}
     for name in names:
         words = _words(name)
-        near: set[str] = set()
         for place, word in enumerate(words):
-            if len(word) < LONG_WORD - 1 or not word.isalpha() or sum(map(len, words)) < LONG_NAME - 1:
+            rest = sum(map(len, words)) - len(word)
+            if len(word) < LONG_WORD - 1 or not word.isalpha() or rest + len(word) < LONG_NAME - 1:
                 continue
             for cut in {word, *(word[:i] + word[i + 1 :] for i in range(len(word)))}:
-                form = (*words[:place], f"\0{cut}", *words[place + 1 :])
-                others = forms.setdefault(form, [])
-                near.update(others)
-                others.append(name)
-        pairs += [(other, name) for other in sorted(near) if _is_typo(other, name)]
-    return pairs
-
-
-def _is_typo(one: str, other: str) -> bool:
-    first, second = _words(one), _words(other)
-    if len(first) != len(second) or max(sum(map(len, first)), sum(map(len, second))) < LONG_NAME:
-        return False
-    differing = [(a, b) for a, b in zip(first, second, strict=True) if a != b]
-    if len(differing) != 1:
-        return False
-    (a, b) = differing[0]
-    return max(len(a), len(b)) >= LONG_WORD and a[0] == b[0] and _one_letter_apart(a, b)
+                others = forms.setdefault((*words[:place], f"\0{cut}", *words[place + 1 :]), [])
+                for other, near in others:
+                    longest = max(len(word), len(near))
+                    is_long = longest >= LONG_WORD and rest + longest >= LONG_NAME
+                    if is_long and word[0] == near[0] and _one_letter_apart(near, word):
+                        yield other, name
+                others.append((name, word))
 
 
 def _one_letter_apart(one: str, other: str) -> bool:
-    """One letter more, less or other, or two neighbours swapped."""
+    """Return whether there is one letter more, less or other, or two neighbours are swapped."""
     short, long = sorted((one, other), key=len)
     same = next((i for i, (a, b) in enumerate(zip(short, long, strict=False)) if a != b), len(short))
     if len(long) - len(short) == 1:

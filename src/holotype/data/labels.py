@@ -27,32 +27,18 @@ from holotype.data.readers.folder import scan_folder
 from holotype.data.storage import is_address
 from holotype.data.table import Table
 from holotype.errors import InputError
-from holotype.utils.atomic import refuse_existing
 from holotype.utils.serialization import TABLE_MARK, write_parquet
 from holotype.utils.text import plural, suggest_path
 
 SAMPLE_KIND = "sample"
 
 
-def write_sample_file(
-    file: Path,
-    path: list[str],
-    label: list[str],
-    weight: np.ndarray,
-    cell: np.ndarray,
-    facts: Mapping[str, Any],
-) -> None:
-    """facts: how it was drawn; they stand in the footer."""
+def write_sample_file(file: Path, columns: Mapping[str, Any], facts: Mapping[str, Any]) -> None:
+    """Write a sample: path, label, weight and cell of each image. facts: how it was drawn; they stand in the footer."""
     import pyarrow as pa
 
-    columns = {
-        "path": pa.array(path, pa.string()),
-        "label": pa.array(label, pa.string()),
-        "weight": pa.array(weight, pa.float64()),
-        "cell": pa.array(cell, pa.int32()),
-    }
     meta = json.dumps({SAMPLE_KIND: dict(facts)}, sort_keys=True)
-    write_parquet(file, pa.table(columns).replace_schema_metadata({TABLE_MARK: meta.encode()}))
+    write_parquet(file, pa.table(dict(columns)).replace_schema_metadata({TABLE_MARK: meta.encode()}))
 
 
 def read_sample_info(file: Path) -> dict[str, Any] | None:
@@ -67,15 +53,6 @@ def read_sample_info(file: Path) -> dict[str, Any] | None:
     except (OSError, ValueError, KeyError, TypeError, pa.ArrowException):
         return None
     return info if isinstance(info, dict) else None
-
-
-def check_target(file: Path, overwrite: bool = False) -> None:
-    """Raise InputError where a sample cannot be written, or would replace a file without `overwrite`."""
-    if file.suffix.lower() != ".parquet":
-        raise InputError(
-            f"A sample is written as .parquet, not as {file.name!r}; give such a name with --out."
-        )
-    refuse_existing(file, overwrite)
 
 
 log = logging.getLogger("holotype")
@@ -119,7 +96,8 @@ class LabelFile:
 
 
 def read_list(file: Path) -> LabelFile:
-    """The rows as they stand; blanks and a pair of quotes around a label are dropped. A path alone has no label."""
+    """Return the rows as they stand; blanks and a pair of quotes around a label are dropped. A path alone has no
+    label."""
     columns, line = read_csv_rows(file)
     path = columns[path_column(file, columns)]
     if not path:
@@ -128,11 +106,11 @@ def read_list(file: Path) -> LabelFile:
     if file.suffix.lower() != ".parquet":
         label = [unescape_formula(value) for value in label]
     label = [nfc(unquoted(value)) for value in label]
-    hidden = [nfc(unquoted(value)) for value in columns["truth"]] if "truth" in columns else None
+    truth = [nfc(unquoted(value)) for value in columns["truth"]] if "truth" in columns else None
     group = [unquoted(value) for value in columns["group"]] if "group" in columns else None
-    path, box = _read_boxes(path, columns.get("box"))
     weight = columns.get("weight") if read_sample_info(file) is not None else None
-    listed = LabelFile(file, path, label, hidden, line, group, box, weight)
+    path, box = _read_boxes(path, columns.get("box"))
+    listed = LabelFile(file, path, label, truth, line, group, box, weight)
     for row, text in enumerate(path):
         if not text.strip():
             where = listed.where(row).capitalize()
@@ -147,9 +125,7 @@ def path_column(file: Path, names: Collection[str]) -> str:
     if column is None:
         raise InputError(f"{file} has no column 'path' or 'file_name', only {listed}; name it.")
     if "label" not in names and len(names) > 1:
-        raise InputError(
-            f"{file} has no column 'label', only {listed}; name the column that holds the labels."
-        )
+        raise InputError(f"{file} has no column 'label', only {listed}; name the one with the labels so.")
     return column
 
 
@@ -175,49 +151,48 @@ def match_labels(
     skip_missing: bool = False,
     whole: bool = False,
 ) -> LabelFile:
-    """The rows with the absolute paths of their images, each image once; starts, exists, others: of resolve_images.
+    """Return the rows with the absolute paths of their images, each image once.
 
-    missing: the words of a complaint about rows without an image. skip_missing: these rows are left out instead, and
-    so are those whose box is none. whole: where there are boxes, pictures without one stay.
+    starts, exists, others: of resolve_images. missing: the words of a complaint about rows without an image.
+    skip_missing: these rows are left out instead, and so are those whose box is none. whole: where there are boxes,
+    pictures without one stay.
     """
     how: dict[str, Any] = {"file": listed.file, "missing": missing, "skip": skip_missing, "show": listed.some}
     found = resolve_images(listed.path, starts, exists, others, **how)
     if listed.box is not None:
         found = _cut_boxes(listed, listed.box, found, skip_missing, whole)
-    kept = _unique_rows(listed, found, [row for row, path in enumerate(found) if path is not None])
-    matched = listed.take(kept)
-    return replace(matched, path=[str(found[row]) for row in kept])
+    rows = _unique_rows(listed, found)
+    return replace(listed.take(rows), path=[str(found[row]) for row in rows])
 
 
 def _cut_boxes(
     listed: LabelFile, cells: Sequence[str], found: Sequence[str | None], skip: bool, whole: bool
 ) -> list[str | None]:
-    """The pictures with their boxes; None for what is left out."""
+    """Return the pictures with their boxes; None for what is left out."""
     cut = read_box_column(cells, found, lambda row: f"{listed.where(row)} of {listed.file}", skip)
     plain = [row for row, cell in enumerate(cells) if not cell.strip() and found[row] is not None]
     if whole:
         for row in plain:
             cut[row] = found[row]
-        return cut
-    if plain:
+    elif plain:
         log.info(f"Left out: {len(plain):,} of the {len(cells):,} rows of {listed.file}, which have no box.")
     return cut
 
 
-def _unique_rows(listed: LabelFile, found: Sequence[str | None], rows: Sequence[int]) -> list[int]:
-    """The first row of each image; rows that say different things of one image are refused."""
-    of_image: dict[str | None, list[int]] = {}
-    for row in rows:
-        of_image.setdefault(found[row], []).append(row)
-    torn = [same for same in of_image.values() if len({listed.said(row) for row in same}) > 1]
+def _unique_rows(listed: LabelFile, found: Sequence[str | None]) -> list[int]:
+    """Return the first row of each image; rows that say different things of one image are refused."""
+    rows_of: dict[str, list[int]] = {}
+    for row, path in enumerate(found):
+        if path is not None:
+            rows_of.setdefault(path, []).append(row)
+    torn = [same for same in rows_of.values() if len({listed.said(row) for row in same}) > 1]
     if torn:
         rows = torn[0][:MAX_EXAMPLES]
         places = ", ".join(f"{listed.where(row)}: {listed.said(row)!r}" for row in rows)
-        raise InputError(
-            f"{listed.file} lists {plural(len(torn), 'image')} more than once with different labels, for example "
-            f"{in_quotes(listed.path[rows[0]])} ({places}); keep one row for each."
-        )
-    return [same[0] for same in of_image.values()]
+        example = f"{in_quotes(listed.path[rows[0]])} ({places})"
+        several = f"{plural(len(torn), 'image')} more than once with different labels"
+        raise InputError(f"{listed.file} lists {several}, for example {example}; keep one row for each.")
+    return [same[0] for same in rows_of.values()]
 
 
 # -- a table --------------------------------------------------------------------------------------------
@@ -254,13 +229,10 @@ def read_csv_table(
     return Table.from_columns(columns, name=file.stem, root=str(base))
 
 
-LIST_BATCH = 65_536
-"""Rows of a Parquet file."""
-
-
 def stream_list(source: str) -> Paths | None:
-    """The paths of read_csv_table in a stream; None where the list is not plain and must be read as a whole: paths of
-    another machine, missing images, boxes, rows that name one image twice. Finding out takes eight bytes a row."""
+    """Return the paths of read_csv_table in a stream; None where the list is not plain and must be read as a whole:
+    paths of another machine, missing images, boxes, rows that name one image twice. Finding out takes eight bytes a
+    row."""
     file, base = Path(source), os.path.abspath(os.path.dirname(source))
     seen = array("q")
     try:
@@ -275,39 +247,13 @@ def stream_list(source: str) -> Paths | None:
 
 
 def _plain_paths(file: Path, base: str) -> Iterator[str]:
-    """Absolute paths, as they stand. Raises ValueError for what is not plain."""
-    cells = _parquet_cells(file) if file.suffix.lower() == ".parquet" else _csv_cells(file)
-    for cell in cells:
-        if not isinstance(cell, str) or not cell or is_address(cell) or split_box(cell)[1]:
-            raise ValueError(cell)
-        yield os.path.normpath(os.path.join(base, cell))
-
-
-def _csv_cells(file: Path) -> Iterator[str]:
-    rows = stream_rows(file, exact=True)
+    """Yield absolute paths, as they stand. Raises ValueError for what is not plain."""
+    rows = stream_rows(file)
     _, header = next(rows, (0, []))
-    column = _plain_column(file, header)
-    for _, row in rows:
-        if len(row) != len(header):
-            raise ValueError(row)
-        yield row[column]
-
-
-def _parquet_cells(file: Path) -> Iterator[object]:
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    try:
-        opened = pq.ParquetFile(file)
-        names = opened.schema_arrow.names
-        for batch in opened.iter_batches(LIST_BATCH, columns=[names[_plain_column(file, names)]]):
-            yield from batch.column(0).to_pylist()
-    except pa.ArrowException as error:
-        raise ValueError(file) from error
-
-
-def _plain_column(file: Path, header: Sequence[str]) -> int:
     names = column_names(file, header)
-    if "box" in names:
-        raise ValueError(file)
-    return names.index(path_column(file, names))
+    column = names.index(path_column(file, names))
+    for line, row in rows:
+        cell = row[column] if column < len(row) <= len(header) else ""
+        if not cell or is_address(cell) or split_box(cell)[1] or "box" in names:
+            raise ValueError(line)
+        yield os.path.normpath(os.path.join(base, cell))

@@ -7,17 +7,14 @@ under the entry point `holotype.readers`: a Reader each.
 from __future__ import annotations
 
 import dataclasses
-import glob
 import logging
-import math
 import os
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import entry_points
-from itertools import product
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 import numpy as np
@@ -30,15 +27,7 @@ from holotype.data.paths import Paths, relative
 from holotype.data.readers.folder import read_bucket, read_folder, stream_folder
 from holotype.data.readers.parquet import holds_images, read_parquet, stream_parquet
 from holotype.data.readers.webdataset import read_webdataset, stream_webdataset
-from holotype.data.storage import (
-    STORES,
-    is_address,
-    is_pattern,
-    list_files,
-    scheme_of,
-    split_query,
-    with_query,
-)
+from holotype.data.storage import STORES, is_address, is_pattern, scheme_of, source_files, split_query
 from holotype.data.table import Table
 from holotype.errors import InputError
 from holotype.utils.text import suggest, suggest_path
@@ -47,10 +36,6 @@ log = logging.getLogger("holotype")
 
 FOLDER = "folder"
 PLUGINS = "holotype.readers"
-BRACES = re.compile(r"\{([^{}]+)\}")
-RANGE = re.compile(r"(\d+)\.\.(\d+)")
-MAX_EXPANDED = 1_000_000
-"""Files that braces may mean."""
 
 
 @dataclass(frozen=True)
@@ -80,109 +65,23 @@ class Reader:
     only be read as a whole."""
 
 
-class Registry:
-    """Readers by what they claim."""
-
-    def __init__(self, readers: Sequence[Reader] = ()) -> None:
-        self._by_claim: dict[str, Reader] = {}
-        for reader in readers:
-            self.register(reader)
-
-    def register(self, reader: Reader) -> None:
-        """Raises InputError, and changes nothing, where another reader has claimed the same."""
-        for claim in reader.claims:
-            if claim in self._by_claim:
-                other = self._by_claim[claim].name
-                raise InputError(f"Two readers claim {claim}: {other} and {reader.name}; remove one of them.")
-        self._by_claim |= dict.fromkeys(reader.claims, reader)
-
-    def find(self, source: str) -> Reader:
-        """The reader of a source; InputError where there is none."""
-        ending = os.path.splitext(split_query(source)[0])[1].lower()
-        if is_address(source):
-            claim = ending if ending in (".parquet", ".tar") else f"{scheme_of(source)}://"
-            if claim not in self._by_claim or f"{scheme_of(source)}://" not in self._by_claim:
-                known = ", ".join(name for name in self._by_claim if name.endswith("://"))
-                raise InputError(f"{source} is in no store that can be read; there are {known}.")
-            return self._by_claim[claim]
-        if os.path.isdir(source):
-            return self._by_claim[FOLDER]
-        if not os.path.exists(source) and not is_pattern(source):
-            raise InputError(
-                f"{source} does not exist{suggest_path(source)}; give a folder of images or a CSV or Parquet file."
-            )
-        if source.lower().endswith((".tar.gz", ".tgz", ".tar.zst", ".tar.bz2", ".tar.xz")):
-            raise InputError(f"{source} is compressed, so no image can be read by itself; unpack it to .tar.")
-        if ending not in self._by_claim:
-            raise InputError(
-                f"{source} is neither a folder nor a .csv, .tsv, .parquet or .tar file; give one of these."
-            )
-        return self._by_claim[ending]
-
-
-# -- several files --------------------------------------------------------------------------------------
-
-
-def source_files(source: str) -> list[str]:
-    """The files that 'shard-{000..099}.tar' or '*.tar' mean, absolute, in their order; one that is there is itself."""
-    if not is_pattern(source):
-        return [source if is_address(source) else os.path.abspath(source)]
-    parts = [_expand_stars(part) if "*" in part else [part] for part in expand_braces(source)]
-    files = [file if is_address(file) else os.path.abspath(file) for part in parts for file in part]
-    if not files:
-        raise InputError(f"No file is called {source}; check the pattern.")
-    if gone := [file for file in files if not is_address(file) and not os.path.isfile(file)]:
-        raise InputError(
-            f"{len(gone):,} of the {len(files):,} files of {source} are missing, as {gone[0]} is."
-        )
-    return files
-
-
-def expand_braces(text: str) -> list[str]:
-    """{000..099} and {a,b} written out, as a shell does."""
-    choices = [_choices(part) if i % 2 else [part] for i, part in enumerate(BRACES.split(text))]
-    if math.prod(map(len, choices)) > MAX_EXPANDED:
-        raise InputError(f"{text} means more than {MAX_EXPANDED:,} files; name the folder that they lie in.")
-    return ["".join(parts) for parts in product(*choices)]
-
-
-def _choices(part: str) -> list[str]:
-    found = RANGE.fullmatch(part)
-    if not found:
-        return part.split(",")
-    first, last = int(found[1]), int(found[2])
-    if last < first or last - first >= MAX_EXPANDED:
-        raise InputError(
-            f"{{{part}}} is no range of files; write the smaller number first, as in {{000..099}}."
-        )
-    return [f"{n:0{len(found[1])}d}" for n in range(first, last + 1)]
-
-
-def _expand_stars(pattern: str) -> list[str]:
-    if not is_address(pattern):
-        return sorted(glob.glob(pattern))
-    bare, query = split_query(pattern)
-    folder = bare[: bare.index("*")].rpartition("/")[0]
-    fits = re.compile("[^/]*".join(re.escape(part) for part in bare.split("*")))
-    files = list_files(with_query(folder, query))
-    return [file for file in files if fits.fullmatch(split_query(file)[0])]
+# -- names of sources -----------------------------------------------------------------------------------
 
 
 def collection_name(source: str | Path) -> str:
-    """What a source is called in records: photos of photos/, s3://bucket/photos and photos.csv."""
+    """Return what a source is called in records: photos of photos/, s3://bucket/photos and photos.csv."""
     text = str(source)
-    if not is_address(text) and not is_pattern(text):
-        path = Path(text)
-        return path.stem if path.suffix.lower() in (".csv", ".tsv", ".parquet", ".tar") else path.name
-    last = split_query(text)[0].rstrip("/").rpartition("/")[2]
-    stem, ending = os.path.splitext(last)
-    name = stem if ending.lower() in (".parquet", ".tar") else last
+    plain = not is_address(text) and not is_pattern(text)
+    path = PurePosixPath(Path(text).name if plain else split_query(text)[0].rstrip("/").rpartition("/")[2])
+    name = path.stem if path.suffix.lower() in (".csv", ".tsv", ".parquet", ".tar") else path.name
+    if plain:
+        return name
     name = re.sub(r"[{}]", "", name).replace("..", "-")
     return re.sub(r"[^\w.-]+", "-", name).strip("-.") or "images"
 
 
 def folder_name(source: str | Path) -> str:
-    """What a run folder is called after: the last part of a path, with its ending."""
+    """Return what a run folder is called after: the last part of a path, with its ending."""
     text = str(source)
     plain = not is_address(text) and not is_pattern(text)
     return Path(text).resolve().name if plain else collection_name(text)
@@ -192,7 +91,7 @@ def folder_name(source: str | Path) -> str:
 
 
 def _parquet(source: str, how: ReaderOptions) -> Table:
-    """Of images, or of paths where there is no column of images."""
+    """Read a table of images, or of paths where there is no column of images."""
     files = source_files(source)
     return _list(source, how) if _is_parquet_list(files) else read_parquet(files, collection_name(source))
 
@@ -210,34 +109,55 @@ def _list(source: str, how: ReaderOptions) -> Table:
     return read_csv_table(Path(source), skip_missing=how.skip_missing, whole=how.whole)
 
 
-def _folder(source: str, how: ReaderOptions) -> Table:
-    return read_folder(Path(source))
-
-
 def _tars(source: str, how: ReaderOptions) -> Table:
     return read_webdataset(source_files(source), collection_name(source))
 
 
-def _bucket(source: str, how: ReaderOptions) -> Table:
-    return read_bucket(source, collection_name(source))
-
-
+STORE_CLAIMS = tuple(f"{scheme}://" for scheme in STORES)
 BUILTIN_READERS = (
-    Reader("folders of images", (FOLDER,), _folder, stream=stream_folder),
+    Reader("folders of images", (FOLDER,), lambda source, _: read_folder(Path(source)), stream=stream_folder),
     Reader("lists of paths", (".csv", ".tsv"), _list, has_labels=True, stream=stream_list),
     Reader("Parquet files", (".parquet",), _parquet, stream=_stream_parquet),
     Reader("tars", (".tar",), _tars, stream=lambda source: stream_webdataset(source_files(source))),
-    Reader("stores on the network", tuple(f"{scheme}://" for scheme in STORES), _bucket),
+    Reader(
+        "stores on the network", STORE_CLAIMS, lambda source, _: read_bucket(source, collection_name(source))
+    ),
 )
 
 
 @cache
-def readers() -> Registry:
-    """Our own readers, and those that other packages bring."""
-    found = Registry(BUILTIN_READERS)
-    for entry in entry_points(group=PLUGINS):
-        found.register(entry.load())
+def readers() -> dict[str, Reader]:
+    """Return our own readers, and those that other packages bring, by what they claim."""
+    found: dict[str, Reader] = {}
+    for reader in (*BUILTIN_READERS, *(entry.load() for entry in entry_points(group=PLUGINS))):
+        for claim in reader.claims:
+            if claim in found:
+                names = f"{found[claim].name} and {reader.name}"
+                raise InputError(f"Two readers claim {claim}: {names}; remove one of them.")
+            found[claim] = reader
     return found
+
+
+def find_reader(source: str) -> Reader:
+    """Return the reader of a source; InputError where there is none."""
+    known = readers()
+    ending = os.path.splitext(split_query(source)[0])[1].lower()
+    if is_address(source):
+        scheme = f"{scheme_of(source)}://"
+        if scheme not in known:
+            stores = ", ".join(name for name in known if name.endswith("://"))
+            raise InputError(f"{source} is in no store that can be read; there are {stores}.")
+        return known[ending if ending in (".parquet", ".tar") else scheme]
+    if os.path.isdir(source):
+        return known[FOLDER]
+    if not os.path.exists(source) and not is_pattern(source):
+        near = suggest_path(source)
+        raise InputError(f"{source} does not exist{near}; give a folder of images or a CSV or Parquet file.")
+    if source.lower().endswith((".tar.gz", ".tgz", ".tar.zst", ".tar.bz2", ".tar.xz")):
+        raise InputError(f"{source} is compressed, so no image can be read by itself; unpack it to .tar.")
+    if ending not in known:
+        raise InputError(f"{source} is neither a folder nor a .csv, .tsv, .parquet or .tar file; give such.")
+    return known[ending]
 
 
 # -- loading --------------------------------------------------------------------------------------------
@@ -252,19 +172,24 @@ def load_table(
     boxes: Path | None = None,
     box_confidence: float = CONFIDENCE,
 ) -> Table:
-    """Images from a folder, a table file, Parquet files or tars of images, or an address such as s3://bucket/photos.
+    """Load images from a folder, a table file, Parquet files or tars of images, or an address such as s3://bucket/photos.
 
-    labels: a file that gives all labels; folder names then mean nothing, and images that it does not list are
-    unlabelled. unlabelled: labels, or folders that would be labels, which mean none. skip_missing: rows of a file
-    without an image are left out. boxes: MegaDetector's output or COCO annotations; then the images are the
-    boxes, of at least this confidence where a detector tells one.
+    Args:
+        source: the folder, file, pattern of files or address.
+        labels: a file that gives all labels; folder names then mean nothing, and images that it does not list are
+            unlabelled.
+        unlabelled: labels, or folders that would be labels, which mean none.
+        skip_missing: rows of a file without an image are left out.
+        boxes: MegaDetector's output or COCO annotations; then the images are the boxes.
+        box_confidence: the least of a box, where a detector tells one.
+
+    Returns:
+        A table with a row for each image.
     """
     table = _load_whole(str(source), labels, skip_missing, boxes is not None)
     if boxes is not None:
         if not has_own_file(str(table.path[0])):
-            raise InputError(
-                f"--boxes takes pictures in a folder, and those of {source} are no files; unpack them."
-            )
+            raise InputError(f"--boxes takes pictures in a folder, and not those in {source}; unpack them.")
         found = read_detections(Path(boxes), box_confidence)
         starts = (Path(table.root), Path(os.path.abspath(Path(boxes).parent)))
         table = crop_table(table, found, starts, skip_missing)
@@ -272,21 +197,24 @@ def load_table(
 
 
 def stream_paths(source: Path | str, **how: Any) -> Paths:
-    """The paths of load_table(source, **how) one by one. Folders, tars, Parquet files with images and plain lists are
-    never held as a whole; of everything else, and with `how`, the table is made, written through and dropped."""
-    stream = None if any(how.values()) else readers().find(str(source)).stream
+    """Return the paths of load_table(source, **how) one by one.
+
+    Folders, tars, Parquet files with images and plain lists are never held as a whole; of everything else, and with
+    `how`, the table is made, written through and dropped.
+    """
+    stream = None if any(how.values()) else find_reader(str(source)).stream
     found = stream(str(source)) if stream else None
     return found or paths_of(load_table(source, **how))
 
 
 def paths_of(table: Table) -> Paths:
-    """Those of a table; whoever gives it away keeps nothing of it."""
+    """Return the paths of a table; whoever gives it away keeps nothing of it."""
     return Paths(table.root, iter(table.path.tolist()))
 
 
 def _load_whole(source: str, labels: Path | None, skip_missing: bool, whole: bool) -> Table:
-    """Images before a file of boxes counts. whole: where a list has boxes, pictures without one stay."""
-    reader = readers().find(source)
+    """Return the images before a file of boxes counts. whole: where a list has boxes, pictures without one stay."""
+    reader = find_reader(source)
     if labels is None:
         return reader.read(source, ReaderOptions(skip_missing, whole))
     if reader.has_labels or (".parquet" in reader.claims and _is_parquet_list(source_files(source))):
@@ -295,14 +223,11 @@ def _load_whole(source: str, labels: Path | None, skip_missing: bool, whole: boo
 
 
 def _relabel(table: Table, source: str, labels: Path, skip_missing: bool, whole: bool) -> Table:
-    """The table with the labels of a list, which calls images as seen from the table's root: shard.tar#key,
+    """Return the table with the labels of a list, which calls images as seen from the table's root: shard.tar#key,
     train.parquet#0 or fox/1.jpg. Truth, bursts and boxes are the list's where it speaks of them."""
     listed = read_list(labels)
     if listed.box is not None and not has_own_file(table.path[0]):
-        raise InputError(
-            f"{labels} has boxes, which take pictures in a folder, and those of {source} are no files; unpack them, or "
-            "leave out the boxes."
-        )
+        raise InputError(f"{labels} has boxes, which take pictures in a folder; unpack {source}.")
     base = Path(table.root)
     names = relative(table.path, table.root)
     row = {os.path.normpath(os.path.join(base, name)): i for i, name in enumerate(names)}
@@ -329,33 +254,29 @@ def _relabel(table: Table, source: str, labels: Path, skip_missing: bool, whole:
 
 
 def _drop_labels(table: Table, names: Sequence[str]) -> Table:
-    """The table with these labels, in capitals or not, taken away."""
-    if not names:
-        return table
-    classes = {label.casefold() for label in table.known}
+    """Return the table with these labels, in capitals or not, taken away."""
     gone = {nfc(name).casefold() for name in names}
     for name in names:
-        if nfc(name).casefold() not in classes:
+        if nfc(name).casefold() not in {label.casefold() for label in table.known}:
             near = suggest(name, table.known)
-            raise InputError(
-                f"--unlabelled {name!r} is no class of {table.name}{near}; give the name of a folder or label."
-            )
+            raise InputError(f"--unlabelled {name!r} is no class of {table.name}{near}; give one.")
     return _keep_classes(table, [name for name in table.known if name.casefold() not in gone])
 
 
 def _keep_classes(table: Table, known: Sequence[str]) -> Table:
-    """The table with these known classes only; images of the others lose their label."""
-    kept = set(known)
-    label = np.array([name if name in kept else "" for name in table.label], dtype=object)
+    """Return the table with these known classes only; images of the others lose their label."""
+    if len(known) == len(table.known):
+        return table
+    label = np.array([name if name in set(known) else "" for name in table.label], dtype=object)
     return dataclasses.replace(table, label=label, known=tuple(known))
 
 
 def with_readable_classes(table: Table) -> tuple[Table, list[str]]:
-    """The table without the classes of which no labelled image is usable, and their names; their images lose a label
-    that nothing can be learnt from."""
+    """Return the table without the classes of which no labelled image is usable, and their names; their images lose a
+    label that nothing can be learnt from."""
     present = set(table.label[table.usable])
     gone = [name for name in table.known if name not in present]
-    return (_keep_classes(table, [name for name in table.known if name in present]) if gone else table), gone
+    return _keep_classes(table, [name for name in table.known if name in present]), gone
 
 
 def check_trainable(table: Table) -> None:
@@ -363,17 +284,11 @@ def check_trainable(table: Table) -> None:
     where = f" in {table.name}" if table.name else ""
     labelled = table.labelled & table.usable
     if not labelled.any():
-        raise InputError(
-            f"No usable image{where} is labelled; put some into folders named after their class,"
-            " or list them in a file with the columns path and label."
-        )
+        cure = "put some into folders named after their class, or list them with --labels"
+        raise InputError(f"No usable image{where} is labelled; {cure}.")
     present = sorted(set(table.label[labelled]))
     if len(present) < 2:
-        raise InputError(
-            f"Only one known class ({present[0]!r}) has usable images{where}; label at least two."
-        )
+        raise InputError(f"Only one known class ({present[0]!r}) has usable images{where}; label two.")
     if not (table.usable & ~table.labelled).any():
-        raise InputError(
-            f"Every usable image{where} is labelled, so nothing is left to place; put images without a label into "
-            "a folder called unlabelled, beside those of the classes, or name the labels with --labels."
-        )
+        cure = "put images without a label into a folder called unlabelled, or name the labels with --labels"
+        raise InputError(f"Every usable image{where} is labelled, so nothing is left to place; {cure}.")

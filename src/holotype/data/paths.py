@@ -31,8 +31,8 @@ def find_images(
     exists: Callable[[str], bool],
     others: Callable[[], Sequence[str]],
 ) -> tuple[list[str | None], list[int]]:
-    """The absolute path of the image that each given path means, None where there is none; and the rows that were found
-    by their last parts only.
+    """Return the absolute path of the image that each given path means, None where there is none; and the rows that
+    were found by their last parts only.
 
     starts: folders that relative paths may start at. exists: is there an image at this absolute path? others: all
     images that a path may mean by its last parts; asked for only where some path is not found as it stands.
@@ -41,11 +41,9 @@ def find_images(
     missing = [row for row, path in enumerate(found) if path is None]
     if not missing:
         return found, []
-    taken = set(found)
-    free = [path for path in others() if path not in taken]
-    for row, path in zip(
-        missing, _match_suffix([given[row] for row in missing], free, starts[0]), strict=True
-    ):
+    free = sorted(set(others()) - set(found))
+    guesses = _match_suffix([given[row] for row in missing], free, starts[0])
+    for row, path in zip(missing, guesses, strict=True):
         found[row] = path
     return found, [row for row in missing if found[row] is not None]
 
@@ -70,15 +68,11 @@ def resolve_images(
     if absent := [row for row, path in enumerate(found) if path is None]:
         text = f"{len(absent):,} of the {len(paths):,} {missing}, for example {show(absent)}"
         if not skip:
-            raise InputError(
-                f"{text}; relative paths start at {starts[0]}, and discover --skip-missing goes on without these."
-            )
+            raise InputError(f"{text}; paths start at {starts[0]}; --skip-missing leaves these out.")
         log.info(f"Left out: {text}.")
     if guessed:
-        log.info(
-            f"{len(guessed):,} paths of {file} were found by their last parts, for example {show(guessed[:1])} is "
-            f"{found[guessed[0]]}."
-        )
+        example = f"{show(guessed[:1])} is {found[guessed[0]]}"
+        log.info(f"{len(guessed):,} paths of {file} were found by their last parts, for example {example}.")
     return found
 
 
@@ -93,7 +87,7 @@ def _match_exact(path: str, starts: Sequence[Path], exists: Callable[[str], bool
 
 
 def _match_suffix(given: Sequence[str], images: Sequence[str], base: Path) -> list[str | None]:
-    """The one image that shares the most last parts with each path, None where it is not one or shares too few.
+    """Return the one image that shares the most last parts with each path, None where it is not one or shares too few.
 
     Either path must be the end of the other, or two parts must be the same: fox/1.jpg is not badger/1.jpg.
     """
@@ -103,29 +97,26 @@ def _match_suffix(given: Sequence[str], images: Sequence[str], base: Path) -> li
         for first in range(len(parts)):
             ends.setdefault(parts[first:], []).append(number)
     found: list[int | None] = []
-    for path in given:
-        parts = _parts(path)
+    wanted: dict[int | None, set[PathParts]] = {}
+    for parts in map(_parts, given):
         same = next((parts[i:] for i in range(len(parts)) if parts[i:] in ends), ())
         meant = ends.get(same, [])
         shares = len(meant) == 1 and (len(same) > 1 or len(same) in (len(parts), len(of_images[meant[0]])))
         found.append(meant[0] if shares else None)
-    wanted: dict[int, set[PathParts]] = {}
-    for image, path in zip(found, given, strict=True):
-        if image is not None:
-            wanted.setdefault(image, set()).add(_parts(path))
+        wanted.setdefault(found[-1], set()).add(parts)
     # two paths that mean one image: nobody knows which of them does
     return [images[n] if n is not None and len(wanted[n]) == 1 else None for n in found]
 
 
 def _parts(path: str) -> PathParts:
-    """In small letters, with composed accents, without drive and without dots."""
+    """Return the parts in small letters, with composed accents, without drive and without dots."""
     plain = DRIVE.sub("", unquoted(path)).replace("\\", "/")
     plain = unicodedata.normalize("NFC", plain).casefold()
     return tuple(part for part in PurePosixPath(plain).parts if part not in ("/", "//", ".", ".."))
 
 
 def unquoted(text: str) -> str:
-    """Without blanks around it, and without a pair of quotes that a spreadsheet has left."""
+    """Return text without blanks around it, and without a pair of quotes that a spreadsheet has left."""
     text = text.strip()
     if len(text) > 1 and text[0] == text[-1] and text[0] in "\"'":
         return text[1:-1].strip()
@@ -143,9 +134,8 @@ class Paths:
 
 
 def relative(paths: Iterable[str], root: str) -> list[str]:
-    """Paths as seen from the root, with slashes, as Table.fingerprint sees them; as they are where there is no root.
-
-    An address (addresses.py) is seen from the root where it begins with it, and stays as it is elsewhere."""
+    """Return paths as seen from the root, with slashes, as Table.fingerprint sees them; as they are where there is no
+    root. An address (storage.py) is seen from the root where it begins with it, and stays as it is elsewhere."""
     if not root:
         return list(paths)
     if is_address(root):
@@ -153,8 +143,17 @@ def relative(paths: Iterable[str], root: str) -> list[str]:
     return [path if is_address(path) else os.path.relpath(path, root).replace(os.sep, "/") for path in paths]
 
 
+def common_root(files: Sequence[str]) -> str:
+    """Return the folder that all files lie in."""
+    bare = [split_query(file) for file in files]
+    folder = os.path.commonpath([os.path.dirname(file.partition("://")[2] or file) for file, _ in bare])
+    if not is_address(files[0]):
+        return folder
+    return with_query(f"{files[0].partition('://')[0]}://{folder}", bare[0][1])
+
+
 def absolute(path: str, root: str) -> str:
-    """The inverse for one path."""
+    """Return the inverse of `relative` for one path."""
     if is_address(path) or not root:
         return path
     if is_address(root):
@@ -164,7 +163,7 @@ def absolute(path: str, root: str) -> str:
 
 
 def in_quotes(path: str) -> str:
-    """A path that somebody wrote, for a sentence: as repr, but with Windows' backslashes as they stand."""
+    """Return a path that somebody wrote, for a sentence: as repr, but with Windows' backslashes as they stand."""
     return repr(path).replace("\\\\", "\\")
 
 

@@ -16,12 +16,15 @@ into records. Whatever goes wrong becomes a StorageError, a sentence, within sec
 from __future__ import annotations
 
 import contextlib
+import glob
 import io
+import math
 import os
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from datetime import timedelta
 from functools import lru_cache
+from itertools import product
 from typing import IO, Any
 from urllib.parse import parse_qsl, quote, unquote, urlsplit
 
@@ -31,6 +34,10 @@ SCHEME = re.compile(r"([a-z][a-z0-9]+)://", re.IGNORECASE)
 MEMBER_MARK = re.compile(
     r"(?P<file>.+?\.(?P<kind>parquet|tar)(?:\?[^#]*)?)#(?P<key>.+)", re.IGNORECASE | re.DOTALL
 )
+BRACES = re.compile(r"\{([^{}]+)\}")
+RANGE = re.compile(r"(\d+)\.\.(\d+)")
+MAX_EXPANDED = 1_000_000
+"""Files that braces may mean."""
 UNESCAPED = "/!$&'()*+,;=:@~ -_."
 """Signs of an object's name that stand in an address as they are; letters of all languages do as well."""
 
@@ -39,41 +46,41 @@ MemberAddress = tuple[str, str, str]
 
 
 def is_address(path: str) -> bool:
-    """Is this an object on the network, s3://bucket/key, and no file?"""
+    """Return whether this is an object on the network, s3://bucket/key, and no file."""
     return SCHEME.match(path) is not None
 
 
 def is_pattern(source: str) -> bool:
-    """Does a source mean several files, by braces or stars, 'shard-{000..099}.tar'?"""
+    """Return whether a source means several files, by braces or stars, 'shard-{000..099}.tar'."""
     return ("{" in source or "*" in source) and (is_address(source) or not os.path.exists(source))
 
 
 def scheme_of(address: str) -> str:
-    """`s3` of s3://bucket/key; "" of a path."""
+    """Return `s3` of s3://bucket/key; "" of a path."""
     found = SCHEME.match(address)
     return found[1].lower() if found else ""
 
 
 def split_query(address: str) -> tuple[str, str]:
-    """The address without what stands behind its question mark, and that."""
+    """Return the address without what stands behind its question mark, and that."""
     bare, _, query = address.partition("?")
     return (bare, query) if is_address(address) else (address, "")
 
 
 def with_query(bare: str, query: str) -> str:
-    """The inverse of split_query; a key behind # stays at the end."""
+    """Return the inverse of split_query; a key behind # stays at the end."""
     file, mark, key = bare.partition("#")
     return f"{file}?{query}{mark}{key}" if query else bare
 
 
 def object_address(start: str, name: str, query: str) -> str:
-    """The address of an object. start: s3://bucket; name: as the store calls it."""
+    """Return the address of an object. start: s3://bucket; name: as the store calls it."""
     safe = "".join(sign if sign in UNESCAPED or sign.isalnum() else quote(sign) for sign in name)
     return with_query(f"{start.rstrip('/')}/{safe}", query)
 
 
 def split_member(path: str) -> MemberAddress | None:
-    """Kind, file and key of an image inside a Parquet file or a tar; None for everything else."""
+    """Return kind, file and key of an image inside a Parquet file or a tar; None for everything else."""
     found = MEMBER_MARK.fullmatch(path)
     if found is None:
         return None
@@ -82,49 +89,14 @@ def split_member(path: str) -> MemberAddress | None:
     return found["kind"].lower(), found["file"], found["key"]
 
 
-DENIED_WORDS = re.compile(
-    r"ACCESS_DENIED|AccessDenied|Forbidden|(?:HTTP|status) 403|HTTP 401|Unauthorized|\bgated\b"
-    r"|INVALID_ACCESS_KEY|InvalidAccessKeyId|SIGNATURE_DOES_NOT_MATCH|INVALID_CLIENT_TOKEN"
-)
-MISSING_WORDS = re.compile(r"NO_SUCH|NoSuch|\b404\b")
-TIMEOUT_WORDS = re.compile(r"NETWORK_CONNECTION|curlCode|[Tt]imed out|[Tt]imeout|[Cc]onnect|resolve|retry")
-"""What libraries say of a store that refuses, that has no such file, and that does not answer."""
-
-
-def storage_error_text(address: str, error: Exception) -> str:
-    """The sentence. address: as it was given."""
-    said = " ".join(str(error).split())
-    reason = _storage_reason(said, address)
-    missing = isinstance(error, FileNotFoundError)
-    if not missing and (isinstance(error, PermissionError) or DENIED_WORDS.search(reason)):
-        return f"{address} may not be read with the rights that are given; check the keys in the environment."
-    if missing or "NotFound" in type(error).__name__ or MISSING_WORDS.search(reason):
-        return f"{address} does not exist; check the address."
-    if isinstance(error, ConnectionError | TimeoutError) or TIMEOUT_WORDS.search(reason):
-        return f"{address} does not answer; check the address, the network and the endpoint ({said[:160]})."
-    return f"{address} cannot be read ({said[:200]})."
-
-
-def _storage_reason(said: str, address: str) -> str:
-    """What is said without paths and the words of the address, which libraries repeat: a port 40412 or a bucket
-    `aggregated` is no reason."""
-    spellings = (address, unquote(address), quote(address, safe="/?&=#:@"))
-    words = {word for text in spellings for word in re.split(r"[/?&=#:@]+", text) if word}
-    longest_first = "|".join(re.escape(word) for word in sorted(words, key=len, reverse=True))
-    return re.sub(r"\S*/\S*", "", re.sub(rf"(?<!\w)(?:{longest_first})(?!\w)", "", said))
-
-
 CONNECT_TIMEOUT, READ_TIMEOUT = 3.0, 20.0
 """Seconds that a store may take to be reached, and to send the next bytes."""
 STORAGE_RETRIES = 2
-TRUE_WORDS = ("1", "true", "yes")
+OPTIONS: dict[str, tuple[str, ...]] = {"gs": ("scheme", "endpoint_override", "anonymous")}
+OPTIONS["s3"] = ("region", *OPTIONS["gs"])
+"""What may stand behind the question mark of an address."""
 READ_AHEAD = 1 << 20
 """Bytes that are asked for at once where a file on the network is read from its beginning to its end."""
-OPTIONS = {
-    "s3": ("region", "scheme", "endpoint_override", "anonymous"),
-    "gs": ("scheme", "endpoint_override", "anonymous"),
-}
-"""What may stand behind the question mark of an address."""
 
 
 class StorageError(InputError):
@@ -135,8 +107,8 @@ class StorageError(InputError):
 
 
 def s3_settings(address: str) -> dict[str, Any]:
-    """Options of an S3 file system: from the address, or else from AWS_ENDPOINT_URL, which pyarrow reads in some of its
-    ways to open a store and not in others."""
+    """Return options of an S3 file system: from the address, or else from AWS_ENDPOINT_URL, which pyarrow reads in some
+    of its ways to open a store and not in others."""
     options = _options(address)
     endpoint = os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL")
     if endpoint and "endpoint_override" not in options:
@@ -182,37 +154,29 @@ def _options(address: str) -> dict[str, Any]:
     allowed = OPTIONS["s3" if scheme_of(address) == "s3" else "gs"]
     options: dict[str, Any] = dict(parse_qsl(split_query(address)[1], keep_blank_values=True))
     if odd := sorted(options.keys() - set(allowed)):
-        raise StorageError(
-            f"{odd[0]!r} in {address} is no setting of a store; there are {', '.join(allowed)}."
-        )
-    return options | {"anonymous": options.get("anonymous", "").lower() in TRUE_WORDS}
+        raise StorageError(f"{odd[0]!r} in {address} is no setting; there are {', '.join(allowed)}.")
+    return options | {"anonymous": options.get("anonymous", "").lower() in ("1", "true", "yes")}
 
 
 @lru_cache(maxsize=16)
 def _connections(scheme: str, place: str, query: str) -> Any:
-    """The file system of a bucket; one for all its objects."""
-    if scheme not in STORES:
-        known = ", ".join(f"{name}://" for name in STORES)
-        raise StorageError(f"{scheme}:// is no store that can be read; there are {known}.")
-    return STORES[scheme](f"{scheme}://{place}" + (f"?{query}" if query else ""))
+    """Return the file system of a bucket; one for all its objects."""
+    return STORES[scheme](with_query(f"{scheme}://{place}", query))
 
 
 def connect(address: str) -> tuple[Any, str]:
-    """The file system (pyarrow.fs) of an address, and what it calls the object."""
+    """Return the file system (pyarrow.fs) of an address, and what it calls the object."""
     bare, query = split_query(address.partition("#")[0])
     parts, scheme = urlsplit(bare), scheme_of(address)
     azure = scheme in ("abfs", "abfss")
     if parts.password is not None or (parts.username and not azure):
-        raise StorageError(
-            f"The address of {parts.hostname} has a name or a password in it, which would be written into records; "
-            "give these in the environment instead, for example AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY."
-        )
-    place = parts.netloc
+        where = "in the environment, as AWS_ACCESS_KEY_ID: addresses are written into records"
+        raise StorageError(f"The address of {parts.hostname} holds a name or password; give these {where}.")
     with storage_errors(address):
-        system = _connections(scheme, place, query)
-    first = place
+        system = _connections(scheme, parts.netloc, query)
+    first = parts.netloc
     if azure:  # the host may be the account, and stands in front of the container or behind it
-        first = parts.username or ("" if "." in place else place)
+        first = parts.username or ("" if "." in first else first)
     return system, unquote(f"{first}{parts.path}").strip("/")
 
 
@@ -223,8 +187,11 @@ def storage_errors(address: str) -> Iterator[None]:
         yield
     except StorageError:
         raise
+    except FileNotFoundError as error:
+        raise StorageError(f"{address} does not exist; check the address.") from error
     except Exception as error:  # pyarrow, fsspec and the hub have many errors of their own
-        raise StorageError(storage_error_text(address, error)) from error
+        said = " ".join(str(error).split())[:200]
+        raise StorageError(f"{address} cannot be read ({said}); check address, network and keys.") from error
 
 
 # -- files ----------------------------------------------------------------------------------------------
@@ -240,11 +207,11 @@ def list_files(address: str) -> list[str]:
     system, name = connect(address)
     bare, query = split_query(address)
     with storage_errors(address):
-        info = system.get_file_info(name)
-        if info.type == FileType.NotFound:
+        infos = [system.get_file_info(name)]
+        if infos[0].type == FileType.NotFound:
             raise FileNotFoundError(address)
-        single = info.type == FileType.File
-        infos = [info] if single else system.get_file_info(FileSelector(name, recursive=True))
+        if infos[0].type != FileType.File:
+            infos = system.get_file_info(FileSelector(name, recursive=True))
     start, first = bare.rstrip("/"), len(name) + bool(name)  # an account itself has no name
     stamps = {}
     for info in infos:
@@ -256,23 +223,21 @@ def list_files(address: str) -> list[str]:
 
 
 def remote_stamp(file: str) -> str:
-    """Size and time of change of a file; "" where it is gone."""
-    if is_address(file):
-        if file not in _remote_stamps:
-            from pyarrow.fs import FileType
-
-            system, name = connect(file)
-            with storage_errors(file):
-                info = system.get_file_info(name)
-            if info.type != FileType.File:
-                return ""
-            _remote_stamps[file] = _remote_stamp(info)
-        return _remote_stamps[file]
-    try:
-        stat = os.stat(file)
-    except (OSError, ValueError):
-        return ""
-    return f"{stat.st_size}-{stat.st_mtime_ns}"
+    """Return size and time of change of a file; "" where it is gone."""
+    if not is_address(file):
+        try:
+            stat = os.stat(file)
+        except (OSError, ValueError):
+            return ""
+        return f"{stat.st_size}-{stat.st_mtime_ns}"
+    if file not in _remote_stamps:
+        system, name = connect(file)
+        with storage_errors(file):
+            info = system.get_file_info(name)
+        if not info.is_file:
+            return ""
+        _remote_stamps[file] = _remote_stamp(info)
+    return _remote_stamps[file]
 
 
 def _remote_stamp(info: Any) -> str:
@@ -281,13 +246,13 @@ def _remote_stamp(info: Any) -> str:
 
 @lru_cache(maxsize=64)
 def _remote(address: str, stamp: str) -> Any:
-    """An open file on the network; pyarrow lets threads read it at once. stamp: another file is opened anew."""
+    """Return an open file on the network; pyarrow lets threads read it at once. stamp: another file is opened anew."""
     system, name = connect(address)
     return system.open_input_file(name)
 
 
 def random_access(file: str) -> Any:
-    """What pyarrow reads a Parquet file from: the path itself, or an open file on the network."""
+    """Return what pyarrow reads a Parquet file from: the path itself, or an open file on the network."""
     if not is_address(file):
         return file
     with storage_errors(file):
@@ -295,28 +260,25 @@ def random_access(file: str) -> Any:
 
 
 def read_part(file: str, offset: int, size: int) -> bytes:
-    """`size` bytes from `offset` on; fewer where the file ends."""
-    if is_address(file):
-        with storage_errors(file):
+    """Return `size` bytes from `offset` on; fewer where the file ends."""
+    with storage_errors(file):
+        if is_address(file):
             return bytes(_remote(file, remote_stamp(file)).read_at(size, offset))
-    with storage_errors(file), open(file, "rb") as stream:
-        stream.seek(offset)
-        return stream.read(size)
+        with open(file, "rb") as stream:
+            stream.seek(offset)
+            return stream.read(size)
 
 
-def read_file(file: str) -> bytes:
-    """All bytes of a file."""
-    if is_address(file):
-        system, name = connect(file)
-        with storage_errors(file), system.open_input_stream(name) as stream:
-            return bytes(stream.read())
-    with storage_errors(file), open(file, "rb") as stream:
-        return stream.read()
+def read_object(address: str) -> bytes:
+    """Return all bytes of an object on the network."""
+    system, name = connect(address)
+    with storage_errors(address), system.open_input_stream(name) as stream:
+        return bytes(stream.read())
 
 
 @contextlib.contextmanager
 def stream_file(file: str) -> Iterator[IO[bytes]]:
-    """A file to go through once; one on the network is read ahead, and what is skipped is not fetched."""
+    """Open a file to go through once; one on the network is read ahead, and what is skipped is not fetched."""
     if not is_address(file):
         with storage_errors(file), open(file, "rb") as stream:
             yield stream
@@ -324,3 +286,46 @@ def stream_file(file: str) -> Iterator[IO[bytes]]:
     system, name = connect(file)
     with storage_errors(file), system.open_input_file(name) as stream:
         yield io.BufferedReader(stream, READ_AHEAD)
+
+
+# -- several files --------------------------------------------------------------------------------------
+
+
+def source_files(source: str) -> list[str]:
+    """Return the files that 'shard-{000..099}.tar' or '*.tar' mean, absolute, in their order; one that is there is
+    itself."""
+    if not is_pattern(source):
+        return [source if is_address(source) else os.path.abspath(source)]
+    parts = [_expand_stars(part) if "*" in part else [part] for part in expand_braces(source)]
+    files = [file if is_address(file) else os.path.abspath(file) for part in parts for file in part]
+    if not files:
+        raise InputError(f"No file is called {source}; check the pattern.")
+    if gone := [file for file in files if not is_address(file) and not os.path.isfile(file)]:
+        raise InputError(f"{len(gone):,} of {len(files):,} files of {source} are missing, as {gone[0]} is.")
+    return files
+
+
+def expand_braces(text: str) -> list[str]:
+    """Return what {000..099} and {a,b} mean, as a shell writes them out."""
+    choices: list[Sequence[str]] = []
+    for i, part in enumerate(BRACES.split(text)):
+        found = RANGE.fullmatch(part) if i % 2 else None
+        if found:
+            numbers = range(int(found[1]), int(found[2]) + 1)
+            if not 0 < len(numbers) <= MAX_EXPANDED:
+                raise InputError(f"{{{part}}} is no range; write the smaller number first: {{000..099}}.")
+            choices.append([f"{n:0{len(found[1])}d}" for n in numbers])
+        else:
+            choices.append(part.split(",") if i % 2 else [part])
+    if math.prod(map(len, choices)) > MAX_EXPANDED:
+        raise InputError(f"{text} means more than {MAX_EXPANDED:,} files; name the folder that they lie in.")
+    return ["".join(parts) for parts in product(*choices)]
+
+
+def _expand_stars(pattern: str) -> list[str]:
+    if not is_address(pattern):
+        return sorted(glob.glob(pattern))
+    bare, query = split_query(pattern)
+    folder = bare[: bare.index("*")].rpartition("/")[0]
+    fits = re.compile("[^/]*".join(re.escape(part) for part in bare.split("*")))
+    return [file for file in list_files(with_query(folder, query)) if fits.fullmatch(split_query(file)[0])]

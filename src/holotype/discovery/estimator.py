@@ -16,6 +16,7 @@ from collections.abc import Iterable
 from dataclasses import fields
 from functools import cached_property
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -28,7 +29,7 @@ from holotype.data.decode import ArrayImage, save_images, to_image_list
 from holotype.data.table import Table
 from holotype.errors import InputError
 from holotype.results.discovery import Category, Discovery
-from holotype.utils.atomic import TemporaryFolder, write_bytes
+from holotype.utils.atomic import write_bytes
 from holotype.utils.serialization import FileSchema
 
 if TYPE_CHECKING:
@@ -166,8 +167,8 @@ class Discoverer(ClusterMixin, TransformerMixin, BaseEstimator):
 
     def _make_temporary(self) -> Path:
         """A folder that is kept as long as the object, and removed with it."""
-        self._temporary = TemporaryFolder()
-        return self._temporary.path
+        self._temporary = TemporaryDirectory(prefix="holotype-", ignore_cleanup_errors=True)
+        return Path(self._temporary.name)
 
     def fit_predict(self, X: Iterable[ArrayImage], y: Iterable[Any] | None = None, **_: Any) -> np.ndarray:
         """Categories (n,) of the images X, by their names."""

@@ -11,7 +11,6 @@ a digest of the stamps of its images: where a file has changed since, the shard 
 
 from __future__ import annotations
 
-import csv
 import hashlib
 import json
 import logging
@@ -19,29 +18,27 @@ import os
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import partial
-from itertools import count
+from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from holotype.data.boxes import split_box
-from holotype.data.detections import CONFIDENCE, box_columns
+from holotype.data.detections import box_columns
 from holotype.data.hashing import file_stamps
 from holotype.data.image_files import IMAGE_EXTENSIONS
-from holotype.data.load import collection_name, load_table, stream_paths
+from holotype.data.load import collection_name, stream_paths
 from holotype.data.paths import Paths
 from holotype.data.storage import is_address, is_pattern, split_member
 from holotype.embeddings.shards import PLAN_FILE, ShardRequest, absolute_source, part_file, read_shard_paths
 from holotype.errors import InputError
-from holotype.export.folders import TargetFile, check_replaceable, numbered, write_category_folders
+from holotype.export.folders import TargetFile, check_replaceable, new_folder
 from holotype.methods.registry import allow_code
 from holotype.results.apply_edits import CONFIRMED_NOTE, MOVED_NOTE, REJECTED_NOTE
 from holotype.results.calibration import interpolate
 from holotype.results.centroids import Centroids, unit_rows
-from holotype.results.discovery import DISCOVERY_FILE as DISCOVERY
-from holotype.results.discovery import Discovery, read_features, write_csv
+from holotype.results.discovery import DISCOVERY_FILE, Discovery, read_features, write_csv
 from holotype.runs.model_io import ModelConfig, ModelReader, TrainedModel, load_model
 from holotype.runs.predict import predict
 from holotype.utils.atomic import refuse_existing, refuse_links, write_output
@@ -54,8 +51,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True)
-class CategoryName:
+class CategoryName(NamedTuple):
     """What a category is called now, after renaming and merging."""
 
     name: str
@@ -76,9 +72,8 @@ class CorrectedModel:
     """Id of a category of the model to that of the one it is now; "" = rejected."""
     called: dict[str, CategoryName]
     """By id, those that were split off by hand included."""
-    ids: tuple[str, ...] = ()
-    """Of the centres; none where no image has changed its category."""
     centres: Centroids | None = None
+    """Of the categories in `called`; None where no image has changed its category."""
     asleep: frozenset[str] = frozenset()
     """Ids of the categories out of which every image was moved or rejected."""
     rivals: dict[str, set[str]] = field(default_factory=dict)
@@ -97,8 +92,10 @@ class CorrectedModel:
         return [called.name for id, called in self.called.items() if id not in self.trained.ids]
 
     def place(self, read: ModelReader) -> pd.DataFrame:
-        """category_id, category, kind, probability, known_score, typicality, fits; "" and NaN for images that could not
-        be read. An image in no category fits nothing."""
+        """Return category_id, category, kind, probability, known_score, typicality and fits.
+
+        They are "" and NaN for images that could not be read. An image in no category fits nothing.
+        """
         frame = self.trained.place(read)
         ids = np.array([self.end.get(id, "") for id in frame["category_id"]], dtype=object)
         if self.centres is not None:
@@ -113,7 +110,7 @@ class CorrectedModel:
     def _choose(self, features: np.ndarray, ids: np.ndarray, frame: pd.DataFrame) -> None:
         """Let each image have the nearest of the categories in question, and judge by the centres of today."""
         assert self.centres is not None
-        index, centre = {id: i for i, id in enumerate(self.ids)}, unit_rows(self.centres.mean)
+        index, centre = {id: i for i, id in enumerate(self.called)}, unit_rows(self.centres.mean)
         said = ids.copy()  # by the model: what has followed already does not follow again
         for id in set(said) - {""}:
             rows = np.flatnonzero(said == id)
@@ -126,25 +123,21 @@ class CorrectedModel:
         rows = np.flatnonzero(ids != "")
         chosen = np.array([index[id] for id in ids[rows]], dtype=np.int64)
         category, typicality, fits = self.centres.judge(features[rows], chosen)
-        ids[rows] = np.array(self.ids, dtype=object)[category]
-        for column, values, nothing in (("typicality", typicality, np.nan), ("fits", fits, False)):
-            spread = np.full(len(ids), nothing, dtype=values.dtype)
-            spread[rows] = values
-            frame[column] = spread
+        ids[rows] = np.array(list(self.called), dtype=object)[category]
+        frame["typicality"], frame["fits"] = np.float32(np.nan), False
+        frame.loc[rows, "typicality"], frame.loc[rows, "fits"] = typicality, fits
 
 
 def load_corrected(run: Path, trained: TrainedModel) -> CorrectedModel:
-    """The model of a run folder with what discovery.json there says of its categories, else as it was trained."""
+    """Return the model of a run folder with its categories as discovery.json has them, else as it was trained."""
     end = {id: id for id in trained.ids}
     called = {id: CategoryName(id, "known" if id in trained.known else "novel") for id in trained.ids}
     plain = CorrectedModel(trained, end, called)
-    if not (run / DISCOVERY).is_file():
+    if not (run / DISCOVERY_FILE).is_file():
         return plain
     found = Discovery.load(run)
     if found.run_id != trained.run_id:
-        log.warning(
-            f"The model in {run} is of another round than its report; new images get the names of the model."
-        )
+        log.warning(f"Model and report of {run} are of another round each; new images get the model's names.")
         return plain
     edits, now = found.facts.edits, {category.id: category for category in found.categories}
     for id in trained.ids:
@@ -162,7 +155,7 @@ def load_corrected(run: Path, trained: TrainedModel) -> CorrectedModel:
 
 
 def with_centroids(run: Path, plain: CorrectedModel, found: Discovery) -> CorrectedModel:
-    """With centres of the images that are in each category now, where edits have moved any."""
+    """Add the centres of the images that are in each category now, where edits have moved any."""
     edits, note = found.facts.edits, found.images["note"].fillna("")
     if not edits.applied or not (
         edits.merged or edits.rejected or edits.asleep or set(note) & set(MANUAL_NOTES)
@@ -171,14 +164,13 @@ def with_centroids(run: Path, plain: CorrectedModel, found: Discovery) -> Correc
     features = read_features(run, len(found.images))
     if features is None:
         log.warning(
-            f"There is no features.npy in {run}, so categories which were split off by hand get no new images; "
-            f"holotype cut {run} makes it."
+            f"What was split off gets no new images without features.npy; holotype cut {run} makes it."
         )
         return plain
     ids = tuple(plain.called)
     index = {id: i for i, id in enumerate(ids)}
     category = np.array([index.get(id, -1) for id in found.images["category_id"]])
-    plain.ids, plain.centres = ids, Centroids.measure(features, category, len(ids))
+    plain.centres = Centroids.measure(features, category, len(ids))
     rows = np.flatnonzero(note.isin((MOVED_NOTE, CONFIRMED_NOTE)).to_numpy(bool) & (category >= 0))
     rows = rows[np.isfinite(features[rows]).all(axis=1)]
     said, keys = predict(plain.trained.method, np.asarray(features[rows], np.float32)).category, found.keys
@@ -244,67 +236,61 @@ def assign_images(
     overwrite: bool = False,
     device: str = "auto",
     progress: bool = False,
-    boxes: Path | None = None,
-    box_confidence: float = CONFIDENCE,
-    skip_missing: bool = False,
+    **source: Any,
 ) -> AssignResult:
-    """Place the images of a folder, a table file or one image file with the model in the folder `run`.
+    """Place images with the model of a run.
 
-    out: .csv or .parquet, by default that of default_output. copy_to: folder that gets a folder of links per category.
-    overwrite: replace `out`, and a folder `copy_to` that Holotype wrote. boxes, box_confidence, skip_missing: as in
-    load_table.
+    Args:
+        run: Folder of the run.
+        images: Folder of images, table file, address, or one image file.
+        out: .csv or .parquet; default: assigned/NAME.csv in the run folder, after the name of `images`.
+        copy_to: New folder that gets a folder of links per category.
+        overwrite: Replace `out`, and a folder `copy_to` that Holotype wrote.
+        device: Where to compute.
+        progress: Show a progress bar.
+        source: boxes, box_confidence and skip_missing, as in load_table.
+
+    Returns:
+        Counts of what became of the images.
     """
-    refuse_links(Path(run))
-    if out is not None:
-        refuse_existing(Path(out), overwrite)
+    run = Path(run)
+    out = Path(out or run / ASSIGNED / f"{source_stem(str(images))}.csv")
+    refuse_links(run)
+    refuse_existing(out, overwrite, (".csv", ".parquet"))
     if copy_to is not None:
         check_replaceable(copy_to, overwrite)
-    trained = load_model(run, device)
-    paths = image_paths(images, boxes=boxes, box_confidence=box_confidence, skip_missing=skip_missing)
-    named, out = out is not None, Path(out) if out else default_output(Path(run), str(images), paths)
-    sink = _open_sink(out, boxed=any(split_box(path)[1] for path in paths))
-    model = load_corrected(Path(run), trained)
-    assigned = AssignResult(out)
-    wanted: list[TargetFile] = []
+    model = load_corrected(run, load_model(run, device))
+    paths = list(image_stream(images, **source).each)
+    result, targets = AssignResult(out), list[TargetFile]()
 
-    def rows() -> Iterator[pd.DataFrame]:
+    def frames() -> Iterator[pd.DataFrame]:
         for frame in assign_stream(model, paths, progress):
-            assigned.count(frame)
+            result.count(frame)
             if copy_to is not None:
-                wanted.extend(_wanted(frame))
+                targets.extend(_targets(frame))
             yield frame
 
-    write_output(out, lambda part: sink(part, rows()), overwrite=overwrite or not named)
+    def write(part: Path) -> None:
+        if out.suffix.lower() == ".csv":
+            _write_csv(part, frames())
+        else:
+            _write_parquet(part, frames(), boxed=any(split_box(path)[1] for path in paths))
+
+    write_output(out, write, overwrite=overwrite)
     if copy_to is not None:
-        write_category_folders(copy_to, trained.run_id, wanted, overwrite=overwrite, progress=progress)
-    return assigned
-
-
-def default_output(run: Path, images: str, paths: Sequence[str]) -> Path:
-    """RUN/assigned/NAME.csv after the source of the images: the table of an earlier call, which is replaced, or a new
-    one. Another source of that name gets NAME (2).csv: its table holds none of these images."""
-    known = {*paths}
-    files = (run / ASSIGNED / numbered(source_stem(images), ".csv", number) for number in count(1))
-    return next(file for file in files if not os.path.lexists(file) or _lists_any(file, known))
+        with new_folder(copy_to, model.trained.run_id, overwrite=overwrite) as new:
+            new.add(targets, progress=progress)
+    return result
 
 
 def source_stem(images: str) -> str:
-    """What the table of a source is called after."""
+    """Return what the table of a source is called after."""
     if is_address(images) or is_pattern(images):
         return collection_name(images)
     if inside := split_member(images):
         images = inside[1]
     full = Path(os.path.abspath(images))
     return (full.name if full.is_dir() else full.stem) or "images"
-
-
-def _lists_any(file: Path, paths: set[str]) -> bool:
-    """Does a table that lies there hold any of these images?"""
-    try:
-        with file.open(encoding="utf-8", newline="") as stream:
-            return any(row.get("path") in paths for row in csv.DictReader(stream))
-    except (OSError, ValueError, csv.Error):
-        return False
 
 
 def assign_stream(
@@ -319,7 +305,7 @@ def assign_stream(
         done += len(batch)
 
 
-def _wanted(frame: pd.DataFrame) -> Iterator[TargetFile]:
+def _targets(frame: pd.DataFrame) -> Iterator[TargetFile]:
     """Images that could not be read, and those without a category, go nowhere."""
     columns = (frame[name] for name in ("path", "category", "fits", "problem"))
     for path, category, fits, problem in zip(*columns, strict=True):
@@ -327,41 +313,18 @@ def _wanted(frame: pd.DataFrame) -> Iterator[TargetFile]:
             yield TargetFile(path, category if fits else UNFIT_NOTE)
 
 
-def image_paths(source: Path | str, *, boxes: Path | None = None, **how: Any) -> list[str]:
-    """Absolute paths of what the user points at, with the boxes that are wanted of them. how: of load_table."""
-    one = None if boxes else _one_image(str(source))
-    return [one] if one else [str(path) for path in load_table(source, boxes=boxes, **how).path]
-
-
 def image_stream(source: Path | str, *, boxes: Path | None = None, **how: Any) -> Paths:
-    """The same in a stream."""
-    one = None if boxes else _one_image(str(source))
-    return Paths("", iter([one])) if one else stream_paths(source, boxes=boxes, **how)
-
-
-def _one_image(text: str) -> str | None:
-    """The path of the image that is named by itself; None for a source of many."""
-    if inside := split_member(text):  # of a Parquet file or a tar
+    """Return the absolute paths of a source, with the boxes that are wanted of them. how: of load_table."""
+    text = str(source)
+    if not boxes and (inside := split_member(text)):  # one image of a Parquet file or a tar
         file = inside[1] if is_address(text) else os.path.abspath(inside[1])
-        return f"{file}#{inside[2]}"
-    return os.path.abspath(text) if text.lower().endswith(IMAGE_EXTENSIONS) and os.path.isfile(text) else None
+        return Paths("", iter([f"{file}#{inside[2]}"]))
+    if not boxes and text.lower().endswith(IMAGE_EXTENSIONS) and os.path.isfile(text):
+        return Paths("", iter([os.path.abspath(text)]))
+    return stream_paths(source, boxes=boxes, **how)
 
 
 # -- files --------------------------------------------------------------------------------------------
-
-
-ResultSink = Callable[[Path, Iterator["pd.DataFrame"]], None]
-
-
-def _open_sink(out: Path, *, boxed: bool) -> ResultSink:
-    """Return what writes frames to a file of this name, one after the other."""
-    sinks: dict[str, ResultSink] = {
-        ".csv": _write_csv,
-        ".parquet": partial(_write_frames, schema=schema_of(boxed)),
-    }
-    if out.suffix.lower() not in sinks:
-        raise InputError(f"--out must end in .csv or .parquet, not as {out.name!r} does.")
-    return sinks[out.suffix.lower()]
 
 
 def _write_csv(file: Path, frames: Iterator[pd.DataFrame]) -> None:
@@ -371,8 +334,18 @@ def _write_csv(file: Path, frames: Iterator[pd.DataFrame]) -> None:
             write_csv(frame, texts, stream, header=number == 0)
 
 
-def schema_of(boxed: bool) -> pa.Schema:
-    """Return that of a Parquet file of new images. boxed: with the columns of boxes."""
+def _write_parquet(file: Path, frames: Iterator[pd.DataFrame], *, boxed: bool) -> None:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    schema = parquet_schema(boxed)
+    with pq.ParquetWriter(file, schema) as writer:
+        for frame in frames:
+            writer.write_table(pa.Table.from_pandas(frame, schema=schema, preserve_index=False))
+
+
+def parquet_schema(boxed: bool) -> pa.Schema:
+    """Return the schema of a Parquet file of new images. boxed: with the columns of boxes."""
     import pyarrow as pa
 
     kinds = dict.fromkeys(("probability", "known_score", "typicality"), pa.float32()) | {"fits": pa.bool_()}
@@ -380,26 +353,14 @@ def schema_of(boxed: bool) -> pa.Schema:
     return pa.schema([(name, kinds.get(name, pa.string())) for name in names])
 
 
-def _write_frames(file: Path, frames: Iterator[pd.DataFrame], schema: pa.Schema) -> None:
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    with pq.ParquetWriter(file, schema) as writer:
-        for frame in frames:
-            writer.write_table(pa.Table.from_pandas(frame, schema=schema, preserve_index=False))
-
-
 # -- one shard of a plan --------------------------------------------------------------------------------
 
 ASSIGN_FORMAT = "assigned, 1"
 
-_models: dict[tuple[str, str, str], CorrectedModel] = {}
-"""By run, digest and device: a process loads its model once."""
-
 
 @dataclass(frozen=True)
 class AssignShard:
-    """Places the images of a slice, and writes its part. Plain, and can be pickled."""
+    """Place the images of a shard, and write its part. Plain, and can be pickled."""
 
     run: str
     """Folder of the run, absolute, as is the next one."""
@@ -420,53 +381,43 @@ class AssignShard:
 
     def __call__(self, number: int, advance: Callable[[int], None] = lambda more: None) -> AssignResult:
         paths = read_shard_paths(Path(self.folder) / PLAN_FILE, number)
-        file, stamp = part_file(Path(self.folder), number), _digest("\0".join(file_stamps(paths)).encode())
-        table, last = _cached_model(file, paths, stamp), len(paths)
+        file, stamp = part_file(Path(self.folder), number), _digest(file_stamps(paths))
+        table = _finished_part(file, paths, stamp)
         if table is None:
-            table, last = self._place(paths, stamp, advance)
+            table = self._place(paths, stamp, advance)
             write_parquet(file, table)
-        advance(last)
-        assigned = AssignResult(file)
-        assigned.count(table.to_pandas())
-        return assigned
+        else:
+            advance(len(paths))
+        result = AssignResult(file)
+        result.count(table.to_pandas())
+        return result
 
-    def _place(self, paths: list[str], stamp: str, advance: Callable[[int], None]) -> tuple[pa.Table, int]:
-        """The rows, and how many images `advance` has not been told of."""
+    def _place(self, paths: list[str], stamp: str, advance: Callable[[int], None]) -> pa.Table:
         import pandas as pd
         import pyarrow as pa
 
+        with allow_code(self.allows_code):
+            model, digest = _load_once(self.run, self.device)
+        if digest != self.digest:
+            raise InputError(f"Model or corrections of {self.run} have changed since the command began.")
         frames: list[pd.DataFrame] = []
-        for frame in assign_stream(self.model(), paths):
-            if frames:
-                advance(len(frames[-1]))
+        for frame in assign_stream(model, paths):
             frames.append(frame)
+            advance(len(frame))
         frame = pd.concat(frames, ignore_index=True)
-        schema = schema_of(self.boxed).with_metadata({TABLE_MARK: json.dumps({"stamps": stamp})})
+        schema = parquet_schema(self.boxed).with_metadata({TABLE_MARK: json.dumps({"stamps": stamp})})
         if self.boxed:  # where a batch has no box, its pictures are whole
             frame = frame.reindex(columns=schema.names)
             frame = frame.assign(file=frame["file"].fillna(frame["path"]), box=frame["box"].fillna(""))
-        return pa.Table.from_pandas(frame, schema=schema, preserve_index=False), len(frames[-1])
-
-    def model(self) -> CorrectedModel:
-        key = (self.run, self.digest, self.device)
-        if key not in _models:
-            with allow_code(self.allows_code):
-                loaded = load_corrected(Path(self.run), load_model(self.run, self.device))
-            if model_digest(Path(self.run), loaded) != self.digest:
-                raise InputError(
-                    f"The model or the corrections of {self.run} have changed since the command began."
-                )
-            _models.clear()
-            _models[key] = loaded
-        return _models[key]
+        return pa.Table.from_pandas(frame, schema=schema, preserve_index=False)
 
 
-def _cached_model(file: Path, paths: Sequence[str], stamp: str) -> pa.Table | None:
-    """The part that is there, where it is whole and of the same files."""
+def _finished_part(file: Path, paths: Sequence[str], stamp: str) -> pa.Table | None:
+    """Return the part on disk, where it is whole and of the same files."""
     try:
         table = read_parquet_table(file)
-        told = json.loads((table.schema.metadata or {})[TABLE_MARK])["stamps"]
-        same = told == stamp and table["path"].to_pylist() == list(paths)
+        before = json.loads((table.schema.metadata or {})[TABLE_MARK])["stamps"]
+        same = before == stamp and table["path"].to_pylist() == list(paths)
     except FileNotFoundError:
         return None
     except (OSError, ValueError, KeyError, TypeError) as error:
@@ -476,15 +427,18 @@ def _cached_model(file: Path, paths: Sequence[str], stamp: str) -> pa.Table | No
 
 
 def assign_job(run: Path, folder: Path, device: str, *, here: str | None = None) -> AssignShard:
-    """The job, with the model loaded in this process. here: the device of this process, where others do the slices."""
+    """Return the job, with the model loaded in this process. here: its device, where others do the shards."""
     refuse_links(run)
-    loaded = load_corrected(run, load_model(run, here or device))
-    digest, run_id = model_digest(run, loaded), loaded.trained.run_id
-    job = AssignShard(str(run.resolve()), str(folder.resolve()), digest, device, run_id)
-    _models.clear()
-    if here is None:
-        _models[job.run, job.digest, device] = loaded
-    return job
+    _load_once.cache_clear()  # it may have been corrected since
+    model, digest = _load_once(str(run.resolve()), here or device)
+    return AssignShard(str(run.resolve()), str(folder.resolve()), digest, device, model.trained.run_id)
+
+
+@lru_cache(maxsize=1)
+def _load_once(run: str, device: str) -> tuple[CorrectedModel, str]:
+    """Return the model and its digest; a process loads it once."""
+    model = load_corrected(Path(run), load_model(run, device))
+    return model, model_digest(Path(run), model)
 
 
 def assign_request(job: AssignShard, images: str, paths: Callable[[], Paths], each: int) -> ShardRequest:
@@ -493,20 +447,21 @@ def assign_request(job: AssignShard, images: str, paths: Callable[[], Paths], ea
 
 
 def model_digest(run: Path, model: CorrectedModel) -> str:
-    """Of the weights and of everything by which people have changed where images go since. Nothing in it was computed,
-    so that it is the same on every machine."""
-    stands: dict[str, Any] = {
+    """Return a digest of the weights and of everything by which people have changed where images go.
+
+    Nothing in it was computed, so that it is the same on every machine.
+    """
+    state: dict[str, Any] = {
         "end": model.end,
         "called": {id: [one.name, one.kind] for id, one in model.called.items()},
-        "ids": list(model.ids),
         "asleep": sorted(model.asleep),
         "curve": [list(point) for point in model.curve],
     }
     if model.centres is not None:  # those of the images as they lie now
         images = Discovery.load(run).images
-        stands["images"] = [list(images["category_id"]), list(images["note"].fillna(""))]
-    return _digest(json.dumps(stands, sort_keys=True).encode(), ModelConfig.read(run).weights.encode())
+        state["images"] = [list(images["category_id"]), list(images["note"].fillna(""))]
+    return _digest([state, ModelConfig.read(run).weights])
 
 
-def _digest(*content: bytes) -> str:
-    return hashlib.sha256(b"".join(len(part).to_bytes(8, "little") + part for part in content)).hexdigest()
+def _digest(content: Any) -> str:
+    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()

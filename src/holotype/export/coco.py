@@ -12,24 +12,19 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, TextIO
-
-import numpy as np
+from typing import Any
 
 from holotype import __version__
 from holotype.data.detections import HOLOTYPE_FORMAT
-from holotype.errors import InputError
 from holotype.export.image_header import read_headers
-from holotype.export.results_table import ResultsTable, read_results_table
-from holotype.results.discovery import Category
+from holotype.export.results_table import KINDS, ResultsTable, read_results_table
 from holotype.utils.atomic import refuse_existing, write_output
-
-SUPERCATEGORY = {"known": "known", "novel": "new"}
+from holotype.utils.text import plural
 
 
 @dataclass(frozen=True)
 class CocoResult:
-    """What was written."""
+    """Counts of what was written."""
 
     images: int
     annotations: int
@@ -37,51 +32,58 @@ class CocoResult:
     unread: int
     """Images that are not in it, because they cannot be read or their files are gone."""
 
+    def summary(self, out: Path) -> str:
+        """Describe in lines what was written to `out`."""
+        counts = plural(self.images, "image"), plural(self.annotations, "annotation")
+        text = f"{', '.join(counts)}, {plural(self.categories, 'category', 'categories')}: {out}"
+        if self.unread:
+            text += f"\n{plural(self.unread, 'image')} left out: unreadable, or the files are gone."
+        return text
+
 
 def write_coco(run: Path, file: Path, *, overwrite: bool = False, progress: bool = False) -> CocoResult:
-    """One JSON file of all images that can be read; those that were rejected have no annotation."""
-    if file.suffix.lower() != ".json":
-        raise InputError(f"COCO is written as .json, not as {file.name!r}.")
-    results = read_results_table(run)
-    results.check_files()
-    refuse_existing(file, overwrite)  # before the heads of all images are read
-    size = image_sizes(results, progress)
-    rows = np.flatnonzero(size[:, 0] > 0).tolist()
-    categories = list(enumerate(results.found.categories, start=1))
-    ids = {category.id: number for number, category in categories}
+    """Write one JSON file of all images of a run that can be read; those that were rejected have no annotation.
+
+    Args:
+        run: Folder of the run.
+        file: Path of the JSON file.
+        overwrite: Replace `file` where it exists.
+        progress: Show a progress bar.
+
+    Returns:
+        Counts of what was written.
+    """
+    refuse_existing(file, overwrite, (".json",))  # before the heads of all images are read
+    results = read_results_table(run, need_files=True)
+    pictures = results.pictures(row for row in range(len(results)) if not results.problem[row])
+    heads = zip(pictures, read_headers(list(pictures), progress), strict=True)
+    size = {picture: (head.width, head.height) for picture, head in heads if head.width}
+    rows = sorted(row for picture in size for row in pictures[picture])
+    ids = {category.id: number for number, category in enumerate(results.found.categories, start=1)}
     placed = [row for row in rows if results.category_id[row] in ids]
-    pictures = first_rows(results, rows)
+    categories = (
+        {"id": ids[one.id], "name": one.name, "supercategory": KINDS[one.kind]}
+        for one in results.found.categories
+    )
+    # an image's id is its place in the collection, from 1
+    number = {picture: pictures[picture][0] + 1 for picture in size}
+    images = (
+        {"id": number[name], "file_name": results.below_root(name), "width": width, "height": height}
+        for name, (width, height) in size.items()
+    )
+    annotations = _annotation_rows(results, placed, ids, number, size)
 
     def write(part: Path) -> None:
         with part.open("w", encoding="utf-8", newline="\n") as stream:
-            stream.write(f'{{"info":{_json_value(coco_info(results))},\n"licenses":[],\n')
-            _write_list(stream, "categories", (_category_row(*one) for one in categories), ",")
-            _write_list(stream, "images", (_image_row(results, size, row) for row in pictures.values()), ",")
-            _write_list(stream, "annotations", _annotation_rows(results, size, placed, ids, pictures), "")
-            stream.write("}\n")
+            stream.write(f'{{"info":{_json_value(coco_info(results))},\n"licenses":[]')
+            for key, items in (("categories", categories), ("images", images), ("annotations", annotations)):
+                stream.write(f',\n"{key}":[')  # one item per line, without a copy of the whole in memory
+                stream.writelines(f"{',' if n else ''}\n{_json_value(item)}" for n, item in enumerate(items))
+                stream.write("]")
+            stream.write("\n}\n")
 
     write_output(file, write, overwrite=overwrite)
-    return CocoResult(len(pictures), len(placed), len(ids), len(results) - len(rows))
-
-
-def first_rows(results: ResultsTable, rows: Iterable[int]) -> dict[str, int]:
-    """Picture to the first of its rows."""
-    found: dict[str, int] = {}
-    for row in rows:
-        found.setdefault(results.parts[row][0], row)
-    return found
-
-
-def image_sizes(results: ResultsTable, progress: bool) -> np.ndarray:
-    """(N, 2) width and height of the pictures in pixels, upright; 0 for those that cannot be read."""
-    size = np.zeros((len(results), 2), dtype=np.int32)
-    rows = [row for row, here in enumerate(results.there) if here and not results.problem[row]]
-    pictures = list(first_rows(results, rows))
-    heads = dict(zip(pictures, read_headers(pictures, progress), strict=True))
-    for row in rows:
-        head = heads[results.parts[row][0]]
-        size[row] = head.width, head.height
-    return size
+    return CocoResult(len(size), len(placed), len(ids), len(results) - len(rows))
 
 
 def coco_info(results: ResultsTable) -> dict[str, Any]:
@@ -89,39 +91,31 @@ def coco_info(results: ResultsTable) -> dict[str, Any]:
     return {
         "year": now.year,
         "version": results.found.run_id,
-        "description": f"{results.found.facts.title or results.run.name}: {HOLOTYPE_FORMAT} {__version__}",
+        "description": f"{results.title}: {HOLOTYPE_FORMAT} {__version__}",
         "contributor": "",
         "url": "",
         "date_created": now.strftime("%Y/%m/%d"),
     }
 
 
-def _category_row(number: int, category: Category) -> dict[str, Any]:
-    return {"id": number, "name": category.name, "supercategory": SUPERCATEGORY[category.kind]}
-
-
-def _image_row(results: ResultsTable, size: np.ndarray, row: int) -> dict[str, Any]:
-    """An image's id is its place in the collection, from 1; its name starts at the folder of the images."""
-    (width, height), name = size[row].tolist(), results.below_root(results.parts[row][0])
-    return {"id": row + 1, "file_name": name, "width": width, "height": height}
-
-
 def _annotation_rows(
     results: ResultsTable,
-    size: np.ndarray,
     rows: Iterable[int],
     ids: dict[str, int],
-    pictures: dict[str, int],
+    number: dict[str, int],
+    size: dict[str, tuple[int, int]],
 ) -> Iterator[dict[str, Any]]:
-    """score: the model's probability; 1 where a person has said what the image shows. pictures: of first_rows."""
-    for number, row in enumerate(rows, start=1):
-        width, height = size[row].tolist()
-        file, box = results.parts[row]
-        whole: tuple[float, ...] = (0, 0, width, height)
-        x, y, w, h = whole if box is None else (round(value, 4) for value in box.pixels((width, height)))
+    """Yield the annotations of rows. ids, number, size: by category, and by picture.
+
+    score is the model's probability; 1 where a person has said what the image shows.
+    """
+    for id, row in enumerate(rows, start=1):
+        picture, box = results.parts[row]
+        whole: tuple[float, ...] = (0, 0, *size[picture])
+        x, y, w, h = whole if box is None else (round(value, 4) for value in box.pixels(size[picture]))
         one = {
-            "id": number,
-            "image_id": pictures[file] + 1,
+            "id": id,
+            "image_id": number[picture],
             "category_id": ids[results.category_id[row]],
             "bbox": [x, y, w, h],
             "area": round(w * h, 4),
@@ -132,13 +126,6 @@ def _annotation_rows(
         if math.isfinite(probability):  # a method may have none
             one["score"] = round(probability, 6)
         yield one
-
-
-def _write_list(stream: TextIO, key: str, items: Iterable[dict[str, Any]], end: str) -> None:
-    """Write a list, one item per line, without a copy of the whole in memory."""
-    stream.write(f'"{key}":[')
-    stream.writelines(f"{',' if number else ''}\n{_json_value(item)}" for number, item in enumerate(items))
-    stream.write(f"]{end}\n")
 
 
 def _json_value(item: dict[str, Any]) -> str:

@@ -7,17 +7,16 @@ lists its files: what somebody added or changed, or the only copy of an image th
 from __future__ import annotations
 
 import contextlib
-import errno
 import json
 import os
 import re
 import shutil
 import stat
 from collections import Counter
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import count
 from pathlib import Path
+from typing import NamedTuple
 
 from holotype import __version__
 from holotype.data.boxes import split_box
@@ -30,6 +29,7 @@ from holotype.errors import InputError
 from holotype.export.results_table import ResultsTable, read_results_table
 from holotype.utils.atomic import atomic_folder, write_text
 from holotype.utils.console import progress_bar
+from holotype.utils.text import plural
 
 UNSAFE = re.compile(r'[<>:"/\\|?*\x00-\x1f\x7f]|\.\.+')
 """What some file system does not take in a name, and what would lead out of a folder."""
@@ -40,21 +40,15 @@ LONGEST = 120
 FORMATS = dict.fromkeys((".jpg", ".jpeg", ".jpe", ".jfif"), "JPEG")
 """Of boxes, by the ending of their pictures; others become PNG."""
 QUALITY = 95
-UNLINKABLE = (
-    *(errno.EXDEV, errno.EPERM, errno.EACCES, errno.EMLINK),
-    *(errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL),
-)
-"""What a system answers that makes no links of this kind here; EINVAL: Windows, of a user without the right."""
 HARD_LINK, SYMLINK, COPY = "hard link", "symbolic link", "copy"
 """What an image becomes in a folder."""
-IGNORED = (".DS_Store", "Thumbs.db", "desktop.ini")
-"""What systems put into any folder."""
+IGNORED = (MARKER, ".DS_Store", "Thumbs.db", "desktop.ini")
+"""The marker, and what systems put into any folder."""
 SHOWN = 5
 """Files that a sentence names."""
 
 
-@dataclass(frozen=True)
-class TargetFile:
+class TargetFile(NamedTuple):
     """An image and the name of the folder in which it belongs."""
 
     path: str
@@ -62,59 +56,62 @@ class TargetFile:
 
 
 @dataclass
-class SortResult:
+class FoldersResult:
     """What became of the images."""
 
     images: int = 0
     """That lie in the folders."""
     folders: int = 0
     made: Counter[str] = field(default_factory=Counter)
-    """Files by kind: HARD, SYMBOLIC or COPY."""
+    """Files by kind: HARD_LINK, SYMLINK or COPY."""
     gone: int = 0
     """Images that were left out because their files are gone."""
     file: list[str] = field(default_factory=list)
     """(N,) of each image, with slashes, from the folder that holds the folders; "" where there is none."""
 
+    def summary(self, out: Path) -> str:
+        """Describe in lines what was written to `out`."""
+        lines = [f"{plural(self.images, 'image')} in {plural(self.folders, 'folder')}: {out}"]
+        made = [plural(n, kind, "copies" if kind == COPY else "") for kind, n in self.made.most_common()]
+        lines += [f"{', '.join(made)}."] if made else []
+        lines += [f"{plural(self.gone, 'image')} left out: the files are gone."] if self.gone else []
+        return "\n".join(lines)
+
 
 def write_folders(
     run: Path, folder: Path, *, copy: bool = False, overwrite: bool = False, progress: bool = False
-) -> SortResult:
+) -> FoldersResult:
     """Write every image of a run into `folder`, one sub-folder per category, and what belongs to none apart.
 
-    copy: copies instead of links. overwrite: replace a folder that Holotype wrote. Returns what was written.
+    Args:
+        run: Folder of the run.
+        folder: A new or empty folder.
+        copy: Write copies instead of links.
+        overwrite: Replace a folder that Holotype wrote.
+        progress: Show a progress bar.
+
+    Returns:
+        What was written.
     """
-    results = read_results_table(run)
-    results.check_files()
-    return write_category_folders(
-        folder, results.found.run_id, target_files(results), copy=copy, overwrite=overwrite, progress=progress
-    )
+    results = read_results_table(run, need_files=True)
+    targets = target_files(results)
+    with new_folder(folder, results.found.run_id, overwrite=overwrite) as new:
+        return new.add(targets, copy=copy, progress=progress)
 
 
 def target_files(results: ResultsTable) -> list[TargetFile]:
-    """Where each image belongs. A part of a file that cannot be read is no file, and is left out."""
+    """Return where each image belongs. A part of a file that cannot be read is no file, and is left out."""
     special = (UNREADABLE_FOLDER, REJECTED_FOLDER)
-    taken = {name.casefold() for name in (*results.category, *special)}
-    apart = {name: free_name(name, taken) for name in special}  # categories of such names
+    names = UniqueNames((*results.category, *special))
+    renamed = {name: names.free(name) for name in special}  # categories of such names
     rows = zip(results.path, results.category, results.problem, strict=True)
     return [
-        TargetFile(path, apart.get(category, category) or (UNREADABLE_FOLDER if problem else REJECTED_FOLDER))
+        TargetFile(
+            path, renamed.get(category, category) or (UNREADABLE_FOLDER if problem else REJECTED_FOLDER)
+        )
         for path, category, problem in rows
         if category or not problem or not is_partial_file(path)
     ]
-
-
-def write_category_folders(
-    root: Path,
-    run_id: str,
-    wanted: Sequence[TargetFile],
-    *,
-    copy: bool = False,
-    overwrite: bool = False,
-    progress: bool = False,
-) -> SortResult:
-    """Write the folder `root` of these images, each in its sub-folder; returns what was written."""
-    with new_folder(root, run_id, overwrite=overwrite) as new:
-        return new.add(wanted, copy=copy, progress=progress)
 
 
 # -- the folder as a whole ------------------------------------------------------------------------------
@@ -130,34 +127,41 @@ class NewFolder:
 
     def add(
         self, wanted: Sequence[TargetFile], *, below: str = "", copy: bool = False, progress: bool = False
-    ) -> SortResult:
+    ) -> FoldersResult:
         """Link or copy images into sub-folders of the folder `below` in this one. Call it once for each `below`."""
-        done, root, names = SortResult(), self.path / below, _Names()
+        done, root, names, folders = FoldersResult(), self.path / below, UniqueNames(), dict[str, str]()
         with progress_bar("Sorting images", len(wanted), progress) as advance:
-            for one in wanted:
-                name = names.file(one) if image_exists(one.path) else ""
-                if name:
+            for path, category in wanted:
+                name = ""
+                if image_exists(path):
+                    if category not in folders:
+                        folders[category] = names.free(safe_name(category))
+                    stem, ending = export_file_name(path)
+                    name = names.free(f"{folders[category]}/{stem}", ending)
                     (root / name).parent.mkdir(parents=True, exist_ok=True)
-                    done.made[link_file(one.path, root / name, copy=copy)] += 1
-                    self.images[f"{below}/{name}" if below else name] = one.path
+                    done.made[link_file(path, root / name, copy=copy)] += 1
+                    self.images[f"{below}/{name}" if below else name] = path
                 done.file.append(name)
                 advance(1)
-        done.images, done.folders = done.made.total(), len(names.folders)
+        done.images, done.folders = done.made.total(), len(folders)
         done.gone = len(wanted) - done.images
         return done
 
     def write_marker(self, run_id: str) -> None:
         """List every file with its image and its stamp."""
-        files = {name: (self.images.get(name, ""), _stamp(os.lstat(file))) for name, file in _walk(self.path)}
-        content = {"holotype": __version__, "run_id": run_id, "files": files}
-        write_text(self.path / MARKER, json.dumps(content))
+        files = {
+            name: (self.images.get(name, ""), _stamp(found)) for name, found in _list_files(self.path).items()
+        }
+        write_text(
+            self.path / MARKER, json.dumps({"holotype": __version__, "run_id": run_id, "files": files})
+        )
 
 
 @contextlib.contextmanager
 def new_folder(
     root: Path, run_id: str, *, overwrite: bool = False, merged: Collection[str] = ()
 ) -> Iterator[NewFolder]:
-    """A folder to fill, which becomes `root` when the block ends; InputError where `root` may not be replaced.
+    """Yield a folder to fill, which becomes `root` when the block ends; InputError where `root` may not be replaced.
 
     merged: files that people may have changed, because the block takes over what they wrote into them.
     """
@@ -169,9 +173,9 @@ def new_folder(
             new.write_marker(run_id)
             check_replaceable(root, overwrite, merged)  # somebody may have put something there meanwhile
     except OSError as error:
+        reason = error.strerror or error
         raise InputError(
-            f"{root} could not be written ({error.strerror or error}), and nothing was changed: free some space or "
-            "name another folder, then run the same command again."
+            f"{root} could not be written ({reason}); name another, or free some space."
         ) from error
 
 
@@ -179,65 +183,54 @@ def check_replaceable(root: Path, overwrite: bool, merged: Collection[str] = ())
     """Raise InputError unless `root` is absent, empty, or a folder of Holotype of which nothing would be lost."""
     if os.path.lexists(root) and not root.is_dir():
         raise InputError(f"{root} is not a folder; name another.")
-    try:
-        names = sorted({*os.listdir(root)} - {*IGNORED}) if root.is_dir() else []
-        if not names:
-            return
-        files = _read_marker(root)
-        if files is None:
-            raise InputError(
-                f"{root} holds other files ({names[0]}), and was not written by Holotype; name a new or empty folder."
-            )
-        if not overwrite:
-            raise InputError(f"{root} exists already; add --overwrite to replace it, or name another folder.")
-        lost = [
-            name for name, file in _walk(root) if name not in merged and not _is_spare(file, files.get(name))
-        ]
-    except OSError as error:
-        raise InputError(
-            f"{root} cannot be read ({error.strerror or error}); name another folder."
-        ) from error
+    if not root.is_dir() or not {*os.listdir(root)} - {*IGNORED}:
+        return
+    written = _read_marker(root)
+    if not overwrite:
+        raise InputError(f"{root} exists already; add --overwrite to replace it, or name another folder.")
+    lost = [
+        name
+        for name, found in _list_files(root).items()
+        if name not in merged and not (name in written and _is_spare(found, *written[name]))
+    ]
     if lost:
         more = f" and {len(lost) - SHOWN:,} more" if len(lost) > SHOWN else ""
         raise InputError(
-            f"{root} holds files that would be lost, because somebody added or changed them, or their originals are "
-            f"gone: {', '.join(lost[:SHOWN])}{more}; move them elsewhere, or name another folder."
+            f"{root} holds files that would be lost (added, changed, or without their originals): "
+            f"{', '.join(lost[:SHOWN])}{more}; move them elsewhere, or name another folder."
         )
 
 
-def _read_marker(root: Path) -> dict[str, tuple[str, str]] | None:
-    """Image and stamp by file; None where there is no marker that can be read."""
+def _read_marker(root: Path) -> dict[str, tuple[str, str]]:
+    """Return image and stamp by file; raise InputError where there is no marker that can be read."""
     try:
         files = json.loads((root / MARKER).read_bytes())["files"]
-        return {str(name): (str(image), str(stamp)) for name, (image, stamp) in files.items()}
-    except (FileNotFoundError, ValueError, KeyError, TypeError, AttributeError):
-        return None
+        return {name: (image, stamp) for name, (image, stamp) in files.items()}
+    except (FileNotFoundError, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise InputError(f"{root} holds other files; name a new or empty folder.") from error
 
 
-def _walk(root: Path) -> Iterator[tuple[str, str]]:
-    """Name from `root` and path of every file below it but the marker; links are not followed."""
+def _list_files(root: Path) -> dict[str, os.stat_result]:
+    """Return all files below `root` by their names from there, with slashes; links are not followed."""
 
     def fail(error: OSError) -> None:
         raise error
 
+    files = {}
     for where, folders, names in os.walk(root, onerror=fail):
-        folders.sort()
-        links = [name for name in folders if os.path.islink(os.path.join(where, name))]
-        for name in sorted({*names, *links} - {*IGNORED}):
+        for name in {*names, *folders} - {*IGNORED}:
             file = os.path.join(where, name)
-            below = os.path.relpath(file, root).replace(os.sep, "/")
-            if below != MARKER:
-                yield below, file
+            found = os.lstat(file)
+            if not stat.S_ISDIR(found.st_mode):
+                files[os.path.relpath(file, root).replace(os.sep, "/")] = found
+    return dict(sorted(files.items()))
 
 
-def _is_spare(file: str, entry: tuple[str, str] | None) -> bool:
-    """Would nothing be lost without this file of ours? entry: its image and stamp in the marker."""
-    if entry is None:
-        return False
-    there, (image, stamp) = os.lstat(file), entry
-    if stat.S_ISLNK(there.st_mode) or there.st_nlink > 1:
+def _is_spare(found: os.stat_result, image: str, stamp: str) -> bool:
+    """Would nothing be lost without this file of ours? image, stamp: what the marker has of it."""
+    if stat.S_ISLNK(found.st_mode) or found.st_nlink > 1:
         return True  # the content is elsewhere as well
-    return stamp == _stamp(there) and (not image or image_exists(image))
+    return stamp == _stamp(found) and (not image or image_exists(image))
 
 
 def _stamp(found: os.stat_result) -> str:
@@ -248,29 +241,26 @@ def _stamp(found: os.stat_result) -> str:
 
 
 def link_file(path: str, target: Path, *, copy: bool = False) -> str:
-    """Make `target` the image at `path`, and return what it became: HARD, SYMBOLIC or COPY.
+    """Make `target` the image at `path`, and return what it became: HARD_LINK, SYMLINK or COPY.
 
     An image inside a container has no file to link to: it is written as PNG; a box as what lies in it, as JPEG where
     the picture is one. Raises OSError where nothing could be written.
     """
-    source = os.path.realpath(path)  # a hard link to a symbolic link would be one
-    for kind, make in () if copy or is_partial_file(path) else ((HARD_LINK, os.link), (SYMLINK, os.symlink)):
-        try:
-            make(source, target)
-            return kind
-        except OSError as error:
-            if error.errno not in UNLINKABLE:  # a fault of the disk makes no copy of a link
-                raise
     if is_partial_file(path):
         try:
             image, _ = read_image(path)
         except ImageProblem as problem:
             raise OSError(str(problem)) from problem
         target.write_bytes(encode_png(image, FORMATS.get(target.suffix.lower(), "PNG"), quality=QUALITY))
-    else:
-        shutil.copyfile(source, target)
-        times = os.stat(source)
-        os.utime(target, ns=(times.st_atime_ns, times.st_mtime_ns))
+        return COPY
+    source = os.path.realpath(path)  # a hard link to a symbolic link would be one
+    for kind, make in () if copy else ((HARD_LINK, os.link), (SYMLINK, os.symlink)):
+        with contextlib.suppress(OSError):  # not every file system has links
+            make(source, target)
+            return kind
+    shutil.copyfile(source, target)
+    times = os.stat(source)
+    os.utime(target, ns=(times.st_atime_ns, times.st_mtime_ns))
     return COPY
 
 
@@ -282,34 +272,29 @@ def is_partial_file(path: str) -> bool:
 # -- names ----------------------------------------------------------------------------------------------
 
 
-class _Names:
-    """Names of folders and files that differ from each other in whatever spelling: a/b and a_b, Cat and cat."""
+class UniqueNames:
+    """Names of files and folders that differ in whatever spelling: a/b and a_b, Cat and cat."""
 
-    def __init__(self) -> None:
-        self.folders: dict[str, str] = {}
-        self._taken: set[str] = set()
-        self._next: dict[str, int] = {}
+    def __init__(self, taken: Iterable[str] = ()) -> None:
+        self.taken = {name.casefold() for name in taken}
+        self._last: Counter[str] = Counter()
 
-    def file(self, one: TargetFile) -> str:
-        """A name for an image in the folder of its category."""
-        if one.folder not in self.folders:
-            taken = {folder.casefold() for folder in self.folders.values()}
-            self.folders[one.folder] = free_name(safe_name(one.folder), taken)
-        folder, (stem, ending) = self.folders[one.folder], export_file_name(one.path)
-        key = f"{folder}/{stem}{ending}".casefold()
+    def free(self, stem: str, ending: str = "") -> str:
+        """Return `stem` + `ending`, with the first number that makes it a new name, and take it."""
+        key = (stem + ending).casefold()
         while True:
-            self._next[key] = number = self._next.get(key, 0) + 1
-            name = f"{folder}/{numbered(stem, ending, number)}"
-            if name.casefold() not in self._taken:
-                self._taken.add(name.casefold())
+            self._last[key] += 1
+            name = numbered(stem, ending, self._last[key])
+            if name.casefold() not in self.taken:
+                self.taken.add(name.casefold())
                 return name
 
 
 def safe_name(name: str) -> str:
     """A name that every file system takes, as near to `name` as can be."""
     safe = UNSAFE.sub("_", name).strip().rstrip(". ")
-    while len(safe.encode("utf-8", "replace")) > LONGEST:
-        safe = safe[:-1].rstrip(". ")
+    if len(safe.encode("utf-8", "replace")) > LONGEST:
+        safe = safe.encode("utf-8", "ignore")[:LONGEST].decode("utf-8", "ignore").rstrip(". ")
     if not safe or safe.startswith(".") or RESERVED.fullmatch(safe):
         safe = f"_{safe}"
     return safe
@@ -333,9 +318,3 @@ def export_file_name(path: str) -> tuple[str, str]:
 def numbered(stem: str, ending: str, number: int) -> str:
     """name.jpg, name (2).jpg, ..."""
     return stem + ending if number == 1 else f"{stem} ({number}){ending}"
-
-
-def free_name(name: str, taken: set[str]) -> str:
-    """The name, or the first one with a number that is not taken. taken: in the spelling of str.casefold."""
-    names = (numbered(name, "", number) for number in count(1))
-    return next(one for one in names if one.casefold() not in taken)

@@ -13,14 +13,15 @@ import io
 import json
 import logging
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
-from types import ModuleType
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
+from scipy.special import softmax
 from torch import Tensor, nn
 
 from holotype.data.augment import normalise
@@ -63,9 +64,8 @@ class ParityResult:
         return self.features <= TOLERANCE * max(self.size, 1.0) and self.probability <= TOLERANCE
 
 
-@dataclass(frozen=True)
-class ParitySample:
-    """Random images and what the trained model says of them."""
+class ParitySample(NamedTuple):
+    """Random images and what the trained model predicts for them."""
 
     images: np.ndarray
     """(n, 3, S, S) uint8."""
@@ -74,7 +74,7 @@ class ParitySample:
     probability: np.ndarray
 
 
-class ExportResult(nn.Module):
+class OnnxModel(nn.Module):
     """images (B, 3, S, S) uint8 RGB -> features (B, D), logits (B, K); softmax(logits) is the probability."""
 
     mean: Tensor
@@ -119,24 +119,19 @@ def export_onnx(run: Path, file: Path, *, overwrite: bool = False) -> ParityResu
     file's metadata. Merged categories share a name, and a rejected one has none.
     """
     onnx, runtime = _packages()
-    if file.suffix.lower() != ".onnx":
-        raise InputError(f"The model is written as .onnx, not as {file.name!r}.")
-    refuse_existing(file, overwrite)
+    refuse_existing(file, overwrite, (".onnx",))
     trained = load_model(run, "cpu")
+    name = type(trained.method).__name__
     if not has_logits(trained.method):
-        raise InputError(
-            f"{type(trained.method).__name__} has no logits, by which an exported model would place images."
-        )
-    samples = [
-        parity_sample(trained, n, seed) for seed, n in enumerate(CHECKED_IMAGES)
-    ]  # before it is cast to single precision
+        raise InputError(f"{name} has no logits, by which an exported model would place images.")
+    # before the model is cast to single precision
+    samples = [parity_sample(trained, n, seed) for seed, n in enumerate(CHECKED_IMAGES)]
     try:
-        proto = _write_metadata(ExportResult(trained).float().eval(), trained.backbone.image_size)
+        proto = _trace(OnnxModel(trained).float().eval(), trained.backbone.image_size)
     except RuntimeError as error:  # what torch raises for whatever is no graph
         reason = " ".join(str(error).split())[:200]
         raise InputError(
-            f"{type(trained.method).__name__} cannot be written as ONNX, since its way from pixels to logits is no "
-            f"graph that torch can record ({reason}); holotype assign places images without it."
+            f"{name} cannot be written as ONNX, since torch can record no graph of it ({reason}); use holotype assign."
         ) from error
     onnx.helper.set_model_props(proto, model_facts(load_corrected(Path(run), trained)))
     content = proto.SerializeToString()
@@ -144,67 +139,48 @@ def export_onnx(run: Path, file: Path, *, overwrite: bool = False) -> ParityResu
     if not parity.sound:
         raise InputError(
             f"The ONNX model differs from the trained one (features by {parity.features:.2g}, probabilities by "
-            f"{parity.probability:.2g}), so nothing was written; {type(trained.method).__name__} may not place "
-            "images by its classifier alone, or another version of onnxruntime or torch may help."
+            f"{parity.probability:.2g}), so nothing was written; {name} may not place images by its classifier alone."
         )
-    write_output(file, lambda part: _write(part, content), overwrite=overwrite)
+    write_output(file, lambda part: part.write_bytes(content), overwrite=overwrite)
     return parity
 
 
-def _write(file: Path, content: bytes) -> None:
-    file.write_bytes(content)
-
-
-def _packages() -> tuple[ModuleType, ModuleType]:
+def _packages() -> tuple[Any, Any]:
     try:
         onnx, runtime, _ = (import_module(name) for name in ONNX_PACKAGES)
     except ImportError as error:
-        raise InputError(
-            f"holotype export needs the package {error.name}; install it with pip install 'holotype[onnx]'."
-        ) from error
+        raise InputError(f"holotype export needs {error.name}: pip install 'holotype[onnx]'.") from error
     return onnx, runtime
 
 
-def _write_metadata(model: ExportResult, size: int):  # type: ignore[no-untyped-def]
-    """The graph of the model as an onnx.ModelProto, for batches of any size."""
+def _trace(model: OnnxModel, size: int) -> Any:
+    """Return the graph of the model as an onnx.ModelProto, for batches of any size; nothing is printed."""
     example = torch.zeros(TRACED_BATCH, 3, size, size, dtype=torch.uint8)
-    batch = torch.export.Dim("batch", min=1)
-    with _without_warnings():
-        program = torch.onnx.export(
-            model,
-            (example,),
-            dynamo=True,
-            input_names=["images"],
-            output_names=["features", "logits"],
-            dynamic_shapes=({0: batch},),
-            opset_version=OPSET,
-            verbose=False,
-        )
+    before = logging.root.manager.disable
+    logging.disable(logging.WARNING)
+    try:
+        with warnings.catch_warnings(action="ignore"), contextlib.redirect_stdout(io.StringIO()):
+            program = torch.onnx.export(
+                model,
+                (example,),
+                dynamo=True,
+                input_names=["images"],
+                output_names=["features", "logits"],
+                dynamic_shapes=({0: torch.export.Dim("batch", min=1)},),
+                opset_version=OPSET,
+                verbose=False,
+            )
+    finally:
+        logging.disable(before)
     assert program is not None  # it is None only where a file is written
     return program.model_proto
 
 
-@contextlib.contextmanager
-def _without_warnings() -> Iterator[None]:
-    """Torch's exporter prints and warns of its own doings."""
-    with warnings.catch_warnings(), contextlib.redirect_stdout(io.StringIO()):
-        warnings.simplefilter("ignore")
-        before = logging.root.manager.disable
-        logging.disable(logging.WARNING)
-        try:
-            yield
-        finally:
-            logging.disable(before)
-
-
 def model_facts(model: CorrectedModel) -> dict[str, str]:
-    """What a user of the file needs to know, as text. categories, names and kinds are in the order of the logits."""
+    """Return what a user of the file needs to know, as text; categories, names and kinds in the order of the logits."""
     trained, called = model.trained, [model.names[id] for id in model.trained.ids]
     if model.split_off:
-        log.warning(
-            f"The file has no logits for what was split off by hand ({', '.join(model.split_off)}); holotype assign "
-            "knows it, and so does the next round of holotype discover."
-        )
+        log.warning(f"The file has no logits for what was split off by hand ({', '.join(model.split_off)}).")
     size = trained.backbone.image_size
     return {
         "run_id": trained.run_id,
@@ -223,27 +199,24 @@ def model_facts(model: CorrectedModel) -> dict[str, str]:
 
 @torch.no_grad()
 def parity_sample(trained: TrainedModel, n: int, seed: int) -> ParitySample:
-    """n images, noise and coarse patches in turn, as the trained model itself places them."""
+    """Return n images, noise and coarse patches in turn, as the trained model itself places them."""
     size, rng = trained.backbone.image_size, np.random.default_rng(seed)
     noise = rng.integers(0, 256, (n, 3, size, size), dtype=np.uint8)
-    patches = (
-        rng.integers(0, 256, (n, 3, 4, 4), dtype=np.uint8).repeat(-(-size // 4), 2).repeat(-(-size // 4), 3)
-    )
-    images = np.where(np.arange(n)[:, None, None, None] % 2, noise, patches[:, :, :size, :size])
+    patches = rng.integers(0, 256, (n, 3, 4, 4), dtype=np.uint8)
+    patches = patches.repeat(-(-size // 4), 2).repeat(-(-size // 4), 3)[:, :, :size, :size]
+    images = np.where(np.arange(n)[:, None, None, None] % 2, noise, patches)
     features, frozen = trained.look(torch.from_numpy(images).to(trained.encoder.device))
     said = trained.said(features.numpy(), None if frozen is None else frozen.numpy())
     return ParitySample(images, features.numpy(), said.category, said.probability)
 
 
-def compare_outputs(samples: Sequence[ParitySample], session) -> ParityResult:  # type: ignore[no-untyped-def]
-    """The largest differences between what ONNX says of the samples and what the trained model said."""
-    apart, odds, largest = 0.0, 0.0, 0.0
+def compare_outputs(samples: Sequence[ParitySample], session: Any) -> ParityResult:
+    """Return the largest differences between the outputs of ONNX on the samples and those of the trained model."""
+    rows = []
     for one in samples:
         features, logits = session.run(["features", "logits"], {"images": one.images})
-        p = np.exp(logits - logits.max(1, keepdims=True))
-        p /= p.sum(1, keepdims=True)
-        of_ours = p[np.arange(len(p)), one.category]
-        apart = max(apart, float(np.abs(features - one.features).max()))
-        odds = max(odds, *(float(np.abs(found - one.probability).max()) for found in (of_ours, p.max(1))))
-        largest = max(largest, float(np.abs(one.features).max()))
-    return ParityResult(apart, odds, largest)
+        p = softmax(logits, axis=1)
+        same_category = p[np.arange(len(p)), one.category]
+        gaps = np.abs([same_category - one.probability, p.max(1) - one.probability])
+        rows.append((np.abs(features - one.features).max(), gaps.max(), np.abs(one.features).max()))
+    return ParityResult(*map(float, np.max(rows, axis=0)))

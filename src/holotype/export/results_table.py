@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -20,9 +20,12 @@ from holotype.results.apply_edits import CONFIRMED_NOTE, FOLLOWS_NOTE, MOVED_NOT
 from holotype.results.describe import LABELLED as OF_BURST
 from holotype.results.discovery import UNNAMED_PATTERN, Category, Discovery
 from holotype.utils.atomic import refuse_existing, write_output
+from holotype.utils.text import plural
 
 MANUAL = (MOVED_NOTE, CONFIRMED_NOTE)
 """Notes that edits leave."""
+KINDS = {"known": "known", "novel": "new"}
+"""What other programs are told of the kinds of categories."""
 BOM = "\ufeff"
 """By which Excel knows that a CSV file is UTF-8."""
 
@@ -68,18 +71,17 @@ class ResultsTable:
         """The picture of each image, and the box of it that the image is."""
         return [split_box(path) for path in self.path]
 
-    @cached_property
-    def there(self) -> list[bool]:
-        """Is the image's file where it was?"""
-        return [image_exists(path) for path in self.path]
+    @property
+    def title(self) -> str:
+        """Name of the collection, or of the run folder."""
+        return self.found.facts.title or self.run.name
 
-    def check_files(self) -> None:
-        """Raise InputError where no image is where it was."""
-        if not any(image_exists(path) for path in self.path):  # mostly the first one is
-            raise InputError(
-                f"No image of {self.run} is where it was, for example {self.path[0]}; this needs the files: bring them "
-                "back, or run holotype discover with their new folder first."
-            )
+    def pictures(self, rows: Iterable[int]) -> dict[str, list[int]]:
+        """Return the pictures of these rows whose files exist, each with its rows: several where it has boxes."""
+        found: dict[str, list[int]] = {}
+        for row in rows:
+            found.setdefault(self.parts[row][0], []).append(row)
+        return {picture: rows for picture, rows in found.items() if image_exists(picture)}
 
     def below_root(self, path: str) -> str:
         """The path as seen from the folder of the images, with slashes; as it is where it lies elsewhere."""
@@ -88,12 +90,19 @@ class ResultsTable:
         return (path[len(start) :] if start and path.startswith(start) else path).replace(os.sep, "/")
 
 
-def read_results_table(run: Path) -> ResultsTable:
-    """Of any finished run: of train, bench or discover."""
+def read_results_table(run: Path, *, need_files: bool = False) -> ResultsTable:
+    """Return the results of any finished run: of train, bench or discover.
+
+    need_files: raise InputError where no image is where it was.
+    """
     found = Discovery.load(run)
     images = found.images
     if not len(images):
         raise InputError(f"The run in {run} has no images; there is nothing to write.")
+    if need_files and not any(image_exists(path) for path in images["path"]):  # mostly the first one is
+        raise InputError(
+            f"No image of {run} is where it was, such as {images['path'][0]}; bring them back, or discover them anew."
+        )
     images = images if "group" in images else images.assign(group="")
     names = ("path", "label", "category", "category_id", "problem", "note", "group")
     texts = {name: images[name].fillna("").astype(str).tolist() for name in names}
@@ -109,37 +118,50 @@ def read_results_table(run: Path) -> ResultsTable:
 class LabelsResult:
     """What was written into a file of labels."""
 
-    n: int
-    """Images."""
     by_class: Counter[str]
+    """Images per class."""
+    all: bool
+
+    @property
+    def n(self) -> int:
+        """Images with a label."""
+        return self.by_class.total()
+
+    def summary(self, out: Path) -> str:
+        """Describe in lines what was written to `out`."""
+        words = f"{plural(self.n, 'label')} of {plural(len(self.by_class), 'class', 'classes')}: {out}"
+        return words if self.all else f"{words}\nNext: holotype discover IMAGES --labels {out}"
 
 
-def write_labels(run: Path, file: Path, *, every: bool = False, overwrite: bool = False) -> LabelsResult:
-    """A CSV file of paths and labels, as `holotype discover --labels` reads it; with the boxes and the groups that
-    people have told, where there are such.
+def write_labels(
+    run: Path, file: Path, *, all: bool = False, overwrite: bool = False, progress: bool = False
+) -> LabelsResult:
+    """Write a CSV file of paths and labels, as `holotype discover --labels` reads it.
 
-    Of images of which a person has said what they show; every: of all that are in a category. Where the images are
-    boxes, or groups were told, the others are in it too, without a label: the next run knows them from nowhere else.
-    overwrite: replace a file that exists.
+    It has the images of which a person has said what they show. Where the images are boxes, or people gave groups, the
+    others are in it too, without a label, with boxes and groups: the next run knows them from nowhere else.
+
+    Args:
+        run: Folder of the run.
+        file: Path of the CSV file.
+        all: Label all images that are in a category.
+        overwrite: Replace `file` where it exists.
+        progress: Nothing to show: this takes no time.
+
+    Returns:
+        Counts of what was written.
     """
-    if file.suffix.lower() != ".csv":
-        raise InputError(f"Labels are written as .csv, not as {file.name!r}.")
-    refuse_existing(file, overwrite)
+    refuse_existing(file, overwrite, (".csv",))
     results = read_results_table(run)
-    label = label_rows(results, every=every)
+    label = label_rows(results, every=all)
     by_class = Counter(name for name in label if name)
     if not by_class:
-        raise InputError(
-            f"No image of {run} is labelled, moved or confirmed; confirm some in the report, or add --all."
-        )
+        raise InputError(f"No image of {run} is labelled, moved or confirmed; confirm some, or add --all.")
 
-    def write(part: Path) -> None:
-        with part.open("w", encoding="utf-8", newline="") as stream:
-            columns = _columns(results, label)
-            stream.write(BOM + csv_text([list(columns), *zip(*columns.values(), strict=True)]))
-
-    write_output(file, write, overwrite=overwrite)
-    return LabelsResult(by_class.total(), by_class)
+    columns = _columns(results, label)
+    text = BOM + csv_text([list(columns), *zip(*columns.values(), strict=True)])
+    write_output(file, lambda part: part.write_bytes(text.encode()), overwrite=overwrite)
+    return LabelsResult(by_class, all)
 
 
 def label_rows(results: ResultsTable, *, every: bool = False) -> list[str]:

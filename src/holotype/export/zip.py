@@ -48,18 +48,9 @@ class ZipResult:
     tables: tuple[str, ...]
 
 
-def check_zip(file: Path, overwrite: bool = False) -> None:
-    """Raise InputError where the zip cannot be written there; before any work is done."""
-    if file.suffix.lower() != ".zip":
-        raise InputError(
-            f"{file} does not end in .zip, by which a mail program knows it; name a file that does."
-        )
-    refuse_existing(file, overwrite)
-
-
 def write_zip(run: Path, file: Path, *, overwrite: bool = False) -> ZipResult:
     """Zip the report that lies in a run folder; it has to be built before."""
-    check_zip(file, overwrite)
+    refuse_existing(file, overwrite, (".zip",))
     found = Discovery.load(run)
     hide = build_redactor([str(path) for path in found.images["path"]], found.facts.root, run)
     data = read_data(run)

@@ -111,9 +111,7 @@ def warn_few_concepts(concepts: Concepts, slots: int, told: set[str]) -> None:
             "a lower --method.least_similarity links more of them."
         )
     else:
-        log.warning(
-            f"Concepts found: {n}, fewer than the {slots} places of a step, so that they repeat in it."
-        )
+        log.warning(f"Concepts found: {n}, fewer than the {slots} places of a step: they repeat in it.")
 
 
 def partition_stats(community: np.ndarray, label: np.ndarray) -> tuple[float, float]:
@@ -320,9 +318,8 @@ class Moves:
         row, module, shared = self._choices(nodes, row[~own], module[~own], (out + into)[~own])
         node = nodes[row]
         entered = self.enter[module] + self.into[node] - shared
-        joined = _cost(
-            entered, self.leave[module] + self.out[node] - shared, self.inside[module] + self.node[node]
-        )
+        left_too = self.leave[module] + self.out[node] - shared
+        joined = _cost(entered, left_too, self.inside[module] + self.node[node])
         index = _f(total + (left - self.enter[old])[row] + entered - self.enter[module]) - _f(total)
         delta = change[row] + joined - cost[module] + index
         order = np.lexsort((delta, row))

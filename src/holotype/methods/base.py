@@ -17,6 +17,8 @@ The features of a stage's inputs are `tail(inputs)` on tokens and `tail(trunk(im
 
 from __future__ import annotations
 
+import inspect
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -121,21 +123,10 @@ Now = dict[str, Tensor]
 """The clock of a step: 0-d tensors. Always `epoch` and `progress` (0 to 1 within the stage), and
 whatever the method's `schedule` returns (`teacher_temp`, `ramp`, ...)."""
 
-__all__ = [
-    "Batch",
-    "Card",
-    "Images",
-    "LRSchedule",
-    "Method",
-    "Needs",
-    "Now",
-    "ParamGroup",
-    "Prediction",
-    "Progress",
-    "Stage",
-    "Task",
-    "Views",
-]
+SECTION = re.compile(
+    r"^(Title|Paper|Summary|Differs):(.*?)(?=^(?:Title|Paper|Summary|Differs):|\Z)", re.M | re.S
+)
+"""Of a docstring that holds a card."""
 
 
 @dataclass(frozen=True)
@@ -150,6 +141,19 @@ class Card:
     """What the method does, in a sentence or two; lists show the first."""
     differs: tuple[str, ...] = ()
     """Where ours differs from the paper or from its code, a sentence each."""
+
+    @classmethod
+    def parse(cls, docstring: str) -> Card | None:
+        """Read the card of a method from the docstring of its class; None where that has no section `Paper:`.
+
+        The sections are `Title:`, `Paper:` (the year last), `Summary:` and, with a line `- ...` each, `Differs:`.
+        """
+        sections = dict(SECTION.findall(inspect.cleandoc(docstring)))
+        if "Paper" not in sections:
+            return None
+        title, paper, line = (" ".join(sections[name].split()) for name in ("Title", "Paper", "Summary"))
+        points = re.split(r"^- ", sections.get("Differs", ""), flags=re.M)[1:]
+        return cls(title, paper, int(paper[-4:]), line, tuple(" ".join(point.split()) for point in points))
 
 
 @dataclass(frozen=True)
@@ -252,6 +256,7 @@ class Method(nn.Module):
     """Dotted settings (`method.x`, `train.lr`, `backbone.train_blocks`) by data set, "*" for all of them. A method
     built on another one does not inherit them."""
     card: ClassVar[Card | None] = None
+    """By default what the sections of the class's docstring say (Card.parse)."""
     encoder: Any
     """What `build_encoder` returned, once the loop has bound it. No submodule: its parameters stand under `tail.`."""
     batch_size: int = 0
@@ -267,6 +272,8 @@ class Method(nn.Module):
     def __init_subclass__(cls, **given: Any) -> None:
         super().__init_subclass__(**given)
         cls.code_digest = source_digest(cls)
+        if "card" not in vars(cls) and (card := Card.parse(cls.__doc__ or "")):
+            cls.card = card
         if "default" not in cls.presets:
             cls.presets = {"default": {}, **cls.presets}
 

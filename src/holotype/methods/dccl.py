@@ -34,7 +34,7 @@ from torch import Tensor
 from holotype.clustering.knn import Edges
 from holotype.config.types import Cosine, Count, Positive, UnitInterval, Weight
 from holotype.data.samplers import balanced_rows
-from holotype.losses.concept import concept_nce, update_concept_memory
+from holotype.losses.contrastive import concept_nce, update_concept_memory
 from holotype.methods._common import warn_reduced
 from holotype.methods._infomap import (
     CommunityEngine,
@@ -43,7 +43,7 @@ from holotype.methods._infomap import (
     find_concepts,
     warn_few_concepts,
 )
-from holotype.methods.base import Batch, Card, Images, Now, ParamGroup, Progress, Stage, Task
+from holotype.methods.base import Batch, Images, Now, ParamGroup, Progress, Stage, Task
 from holotype.methods.gcd import GCD, GCDConfig
 from holotype.methods.schedules import FINAL_LR_SHARE, linear_warmup
 
@@ -144,37 +144,31 @@ def dccl_schedule(at: Progress) -> float:
 
 
 class DCCL(GCD):
-    """GCD with a memory of concepts, in buffers, so that a resumed epoch has the same ones."""
+    """GCD with a memory of concepts, in buffers, so that a resumed epoch has the same ones.
+
+    Title: DCCL
+    Paper: Nan Pu, Zhun Zhong, Nicu Sebe: Dynamic Conceptional Contrastive Learning for Generalized Category
+        Discovery. CVPR 2023
+    Summary: GCD, and images are also pulled to the centres of communities among their neighbours, which are found
+        again as it learns.
+    Differs:
+    - Labels link images only where both are labelled; the released code compared labels of the wrong images, hidden
+      ones included.
+    - Communities come from our own search with the map equation, or from the package infomap on request.
+    - The learning rate is not 0 in the first epoch.
+    - The last epoch is used; the released code keeps the best one by the hidden classes.
+    - Only CUB's settings are published; those for CIFAR-100 are those of the authors' later MGCE.
+    - Weight decay spares biases and other one-dimensional parameters.
+    """
 
     Config = DCCLConfig
     config: DCCLConfig
-    presets: ClassVar[dict[str, dict[str, Any]]] = {
-        "default": {},
-        "as_run": {"edges": "none"},
-        "light": {"proj_out": 0},
-    }
+    presets: ClassVar[dict[str, dict[str, Any]]] = {"as_run": {"edges": "none"}, "light": {"proj_out": 0}}
     recipes: ClassVar[dict[str, dict[str, Any]]] = {
         "cifar10": {"method.recluster": 5},
         "cifar100": CIFAR_100,
         "imagenet100": {"method.recluster": 5},
     }
-    card = Card(
-        title="DCCL",
-        paper="Nan Pu, Zhun Zhong, Nicu Sebe: Dynamic Conceptional Contrastive Learning for Generalized Category "
-        "Discovery. CVPR 2023",
-        year=2023,
-        line="GCD, and images are also pulled to the centres of communities among their neighbours, which are "
-        "found again as it learns.",
-        differs=(
-            "Labels link images only where both are labelled; the released code compared labels of the wrong images, "
-            "hidden ones included.",
-            "Communities come from our own search with the map equation, or from the package infomap on request.",
-            "The learning rate is not 0 in the first epoch.",
-            "The last epoch is used; the released code keeps the best one by the hidden classes.",
-            "Only CUB's settings are published; those for CIFAR-100 are those of the authors' later MGCE.",
-            "Weight decay spares biases and other one-dimensional parameters.",
-        ),
-    )
     memory: Tensor
     """(N // smallest, D) centres mu of the concepts; there can be no more."""
     concept: Tensor

@@ -23,9 +23,9 @@ import torch
 from torch import Tensor
 
 from holotype.config.types import UnitInterval, Weight
-from holotype.losses.debias import debiased_loss
+from holotype.losses.classification import debiased_loss
 from holotype.losses.ova import certainty, detector_loss, known_score
-from holotype.methods.base import Batch, Card, Now, Prediction, Task
+from holotype.methods.base import Batch, Now, Prediction, Task
 from holotype.methods.simgcd import AS_RUN, RECIPES, Recipes, SimGCD, SimGCDConfig, concat_views
 from holotype.models.heads import CosineClassifier, DetectorOVA
 
@@ -87,24 +87,22 @@ SCRIPTS = {
 
 
 class DebGCD(SimGCD):
-    """SimGCD plus a debiased classifier and a one-vs-all detector."""
+    """SimGCD plus a debiased classifier and a one-vs-all detector.
+
+    Title: DebGCD
+    Paper: Yuanpei Liu, Kai Han: DebGCD: Debiased Learning with Distribution Guidance for Generalized Category
+        Discovery. ICLR 2025
+    Summary: SimGCD with a second classifier, trained on confident pseudo-labels; a detector says how known an image
+        is, which sets how much its pseudo-label counts.
+    Differs:
+    - Written from the published description.
+    - The rate rises over the first twentieth of the epochs; the preset as_run takes that back.
+    """
 
     Config = DebGCDConfig
     config: DebGCDConfig
     presets: ClassVar[dict[str, dict[str, Any]]] = AS_RUN
     recipes: ClassVar[Recipes] = concat_views(RECIPES, {name: one.recipe() for name, one in SCRIPTS.items()})
-    card = Card(
-        title="DebGCD",
-        paper="Yuanpei Liu, Kai Han: DebGCD: Debiased Learning with Distribution Guidance for Generalized Category "
-        "Discovery. ICLR 2025",
-        year=2025,
-        line="SimGCD with a second classifier, trained on confident pseudo-labels; a detector says how known an image "
-        "is, which sets how much its pseudo-label counts.",
-        differs=(
-            "Written from the published description.",
-            "The rate rises over the first twentieth of the epochs; the preset as_run takes that back.",
-        ),
-    )
 
     def __init__(self, config: DebGCDConfig, task: Task) -> None:
         super().__init__(config, task)
@@ -127,12 +125,7 @@ class DebGCD(SimGCD):
 
 
 def auxiliary_loss(
-    debiased: Tensor,
-    q: Tensor,
-    p_in: Tensor,
-    batch: Batch,
-    config: Debiasing,
-    tau: float,
+    debiased: Tensor, q: Tensor, p_in: Tensor, batch: Batch, config: Debiasing, tau: float
 ) -> Tensor:
     """adl * L_adl. debiased, q: (2, B, K) cosines of the debiased and of the main classifier; p_in: (2, B, C)."""
     d = certainty(known_score(p_in.detach()))

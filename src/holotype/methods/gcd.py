@@ -23,7 +23,7 @@ from holotype.config.types import Count, RepeatCount, UnitInterval, Width
 from holotype.errors import InputError
 from holotype.losses.contrastive import info_nce, sup_con
 from holotype.methods._common import NearestCentreMethod
-from holotype.methods.base import Batch, Card, Images, Now, Task
+from holotype.methods.base import Batch, Images, Now, Task
 from holotype.methods.simgcd import TAU_S, TAU_U
 from holotype.models.heads import GCDHead
 
@@ -43,25 +43,23 @@ class GCDConfig:
 
 
 class GCD(NearestCentreMethod):
-    """The contrastive head on the tail's features; centres at the end."""
+    """The contrastive head on the tail's features; centres at the end.
+
+    Title: GCD
+    Paper: Sagar Vaze, Kai Han, Andrea Vedaldi, Andrew Zisserman: Generalized Category Discovery. CVPR 2022
+    Summary: Contrastive learning on all images and on labels, then k-means in which labelled images stay with their
+        class.
+    Differs:
+    - The last epoch is used, not the best one on held-out images of known classes.
+    - Weight decay spares biases and other one-dimensional parameters.
+    - A cluster that runs empty gets a new seed.
+    - The rate rises over the first twentieth of the epochs; --train.warmup 0 takes that back.
+    - The preset light trains without the 65 536 outputs of the head.
+    """
 
     Config = GCDConfig
     config: GCDConfig
-    presets: ClassVar[dict[str, dict[str, Any]]] = {"default": {}, "light": {"proj_out": 0}}
-    card = Card(
-        title="GCD",
-        paper="Sagar Vaze, Kai Han, Andrea Vedaldi, Andrew Zisserman: Generalized Category Discovery. CVPR 2022",
-        year=2022,
-        line="Contrastive learning on all images and on labels, then k-means in which labelled images stay with "
-        "their class.",
-        differs=(
-            "The last epoch is used, not the best one on held-out images of known classes.",
-            "Weight decay spares biases and other one-dimensional parameters.",
-            "A cluster that runs empty gets a new seed.",
-            "The rate rises over the first twentieth of the epochs; --train.warmup 0 takes that back.",
-            "The preset light trains without the 65 536 outputs of the head.",
-        ),
-    )
+    presets: ClassVar[dict[str, dict[str, Any]]] = {"light": {"proj_out": 0}}
 
     def __init__(self, config: GCDConfig, task: Task) -> None:
         super().__init__(config, task)

@@ -17,7 +17,7 @@ from torch import Tensor
 from holotype.clustering.kmeans import kmeans
 from holotype.config.types import Count, RepeatCount
 from holotype.methods._common import SOFTNESS, NearestCentreMethod
-from holotype.methods.base import Card, Images, Prediction, Stage
+from holotype.methods.base import Images, Prediction, Stage
 
 
 @dataclass
@@ -31,18 +31,18 @@ class KMeansConfig:
 
 
 class KMeans(NearestCentreMethod):
-    """No stages: the loop encodes every image once and `finish` clusters."""
+    """No stages: the loop encodes every image once and `finish` clusters.
+
+    Title: k-means
+    Paper: James MacQueen: Some Methods for Classification and Analysis of Multivariate Observations. Berkeley
+        Symposium on Mathematical Statistics and Probability, 1967
+    Summary: Clusters the backbone's features of the unlabelled images as they are; nothing is trained.
+    Differs:
+    - Labels only name the clusters afterwards, one for each known class.
+    """
 
     Config = KMeansConfig
     config: KMeansConfig
-    card = Card(
-        title="k-means",
-        paper="James MacQueen: Some Methods for Classification and Analysis of Multivariate Observations. Berkeley "
-        "Symposium on Mathematical Statistics and Probability, 1967",
-        year=1967,
-        line="Clusters the backbone's features of the unlabelled images as they are; nothing is trained.",
-        differs=("Labels only name the clusters afterwards, one for each known class.",),
-    )
 
     def stages(self) -> list[Stage]:
         return []
@@ -65,9 +65,8 @@ class KMeans(NearestCentreMethod):
 
         nearest = torch.cdist(F.normalize(features, dim=-1), centres).argmin(dim=-1)
         votes = np.zeros((self.task.n_known, self.task.k))
-        np.add.at(
-            votes, (label.clamp_min(0).cpu().numpy(), nearest.cpu().numpy()), (label >= 0).cpu().numpy()
-        )
+        known, cluster_of, counts = (x.cpu().numpy() for x in (label.clamp_min(0), nearest, label >= 0))
+        np.add.at(votes, (known, cluster_of), counts)
         _, cluster = linear_sum_assignment(votes, maximize=True)
         rest = np.setdiff1d(np.arange(self.task.k), cluster)
         return torch.from_numpy(np.concatenate([cluster, rest])).to(centres.device)

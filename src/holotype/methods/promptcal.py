@@ -36,7 +36,7 @@ from holotype.losses.affinity import (
 from holotype.losses.contrastive import info_nce, sup_con
 from holotype.losses.ops import l2_normalize
 from holotype.methods._common import EpochMeans, warn_reduced
-from holotype.methods.base import Batch, Card, Images, Now, Progress, Stage, Task
+from holotype.methods.base import Batch, Images, Now, Progress, Stage, Task
 from holotype.methods.gcd import GCD, GCDConfig
 from holotype.methods.simgcd import TAU_S, TAU_U
 from holotype.models.ema import Teacher
@@ -86,12 +86,28 @@ def _values(neighbours: int, quantile: float, affinity_epochs: float, **more: An
 
 
 class PromptCAL(GCD):
-    """GCD's head on CLS, another on the prompts, their teachers, and a memory."""
+    """GCD's head on CLS, another on the prompts, their teachers, and a memory.
+
+    Title: PromptCAL
+    Paper: Sheng Zhang, Salman Khan, Zhiqiang Shen, Muzammal Naseer, Guangyi Chen, Fahad Shahbaz Khan: PromptCAL:
+        Contrastive Affinity Learning via Auxiliary Prompts for Generalized Novel Category Discovery. CVPR 2023
+    Summary: Adds five learnt tokens to every block; then a teacher's memory and a graph of shared neighbours say
+        which images belong together; k-means at the end.
+    Differs:
+    - No identity in the diffusion of the graph, and the other view as free positive of CLS (preset as_run: as
+      released).
+    - A row with more positives than the cap has no negatives; the released code then takes nearly all.
+    - No distillation on ImageNet; the second stage goes on from the last epoch, and the last epoch is used.
+    - The memory never has more rows than there are images.
+    - Weight decay spares biases and other one-dimensional parameters.
+    - In both stages the rate rises over the first twentieth of the epochs; --train.warmup 0 takes that back.
+    - The preset light trains without the 65 536 outputs of both heads.
+    - On data of your own the graph has memory / (4 k) neighbours, from 3 to 20, and quantile 0.8.
+    """
 
     Config = PromptCALConfig
     config: PromptCALConfig
     presets: ClassVar[dict[str, dict[str, Any]]] = {
-        "default": {},
         "as_run": {"identity": True, "cls_positive": "same"},
         "light": {"proj_out": 0},
     }
@@ -103,25 +119,6 @@ class PromptCAL(GCD):
             7, 0.8, 1.0, **{"train.epochs": 100, "method.memory": 20_000, "method.negatives": 5000}
         ),
     }
-    card = Card(
-        title="PromptCAL",
-        paper="Sheng Zhang, Salman Khan, Zhiqiang Shen, Muzammal Naseer, Guangyi Chen, Fahad Shahbaz Khan: PromptCAL: "
-        "Contrastive Affinity Learning via Auxiliary Prompts for Generalized Novel Category Discovery. CVPR 2023",
-        year=2023,
-        line="Adds five learnt tokens to every block; then a teacher's memory and a graph of shared neighbours say "
-        "which images belong together; k-means at the end.",
-        differs=(
-            "No identity in the diffusion of the graph, and the other view as free positive of CLS (preset as_run: as "
-            "released).",
-            "A row with more positives than the cap has no negatives; the released code then takes nearly all.",
-            "No distillation on ImageNet; the second stage goes on from the last epoch, and the last epoch is used.",
-            "The memory never has more rows than there are images.",
-            "Weight decay spares biases and other one-dimensional parameters.",
-            "In both stages the rate rises over the first twentieth of the epochs; --train.warmup 0 takes that back.",
-            "The preset light trains without the 65 536 outputs of both heads.",
-            "On data of your own the graph has memory / (4 k) neighbours, from 3 to 20, and quantile 0.8.",
-        ),
-    )
 
     def __init__(self, config: PromptCALConfig, task: Task) -> None:
         super().__init__(config, task)

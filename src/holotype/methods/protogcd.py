@@ -25,7 +25,7 @@ from holotype.losses.contrastive import info_nce, sup_con
 from holotype.losses.ops import l2_normalize
 from holotype.losses.pseudo_labels import adaptive_targets, cross_view_targets, prototype_separation
 from holotype.methods._common import EpochMeans
-from holotype.methods.base import Batch, Card, Images, Method, Now, Progress, Stage, Task
+from holotype.methods.base import Batch, Images, Method, Now, Progress, Stage, Task
 from holotype.methods.schedules import linear_warmup
 from holotype.methods.simgcd import TAU_S, TAU_U
 from holotype.models.heads import CosineClassifier, Projector
@@ -55,24 +55,22 @@ GENERIC = ("cifar10", "cifar100", "imagenet100")
 
 
 class ProtoGCD(Method):
-    """SimGCD's projector and cosine classifier on the tail's features; the classifier's rows are the prototypes."""
+    """SimGCD's projector and cosine classifier on the tail's features; the classifier's rows are the prototypes.
+
+    Title: ProtoGCD
+    Paper: Shijie Ma, Fei Zhu, Xu-Yao Zhang, Cheng-Lin Liu: ProtoGCD: Unified and Unbiased Prototype Learning for
+        Generalized Category Discovery. TPAMI 2025
+    Summary: SimGCD's classifier with pseudo-labels that turn from soft to hard, surest first, and prototypes pushed
+        apart.
+    Differs:
+    - The last epoch is used; the released script keeps the best one by the hidden classes.
+    - The weight of the separation is published for CIFAR-100 and CUB only; the others are ours.
+    - The rate rises over the first twentieth of the epochs; --train.warmup 0 takes that back.
+    """
 
     Config = ProtoGCDConfig
     config: ProtoGCDConfig
     recipes: ClassVar[dict[str, dict[str, Any]]] = {name: {"method.separation": 0.1} for name in GENERIC}
-    card = Card(
-        title="ProtoGCD",
-        paper="Shijie Ma, Fei Zhu, Xu-Yao Zhang, Cheng-Lin Liu: ProtoGCD: Unified and Unbiased Prototype Learning for "
-        "Generalized Category Discovery. TPAMI 2025",
-        year=2025,
-        line="SimGCD's classifier with pseudo-labels that turn from soft to hard, surest first, and prototypes "
-        "pushed apart.",
-        differs=(
-            "The last epoch is used; the released script keeps the best one by the hidden classes.",
-            "The weight of the separation is published for CIFAR-100 and CUB only; the others are ours.",
-            "The rate rises over the first twentieth of the epochs; --train.warmup 0 takes that back.",
-        ),
-    )
 
     def __init__(self, config: ProtoGCDConfig, task: Task) -> None:
         super().__init__(config, task)

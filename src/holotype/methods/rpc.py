@@ -17,7 +17,7 @@ trainable, and loses the known classes (docs/studies/rpc-parts.md). Preset `defa
   base = "debgcd"                  the debiased classifier keeps known classes together;
   pairing.filter = "pseudo_match"  an anchor is grouped with images that the classifier puts in its class;
   new.sharpen = 6                  w_new^6 in L_new: what may be known hardly counts.
-L_new exactly as printed overflows (one pair weighs up to 1.6 million); it stays in `losses.relational.printed_new`.
+L_new exactly as printed overflows (one pair weighs up to 1.6 million); it stays in losses/relational.py.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from holotype.losses.ops import l2_normalize, masked_mean
 from holotype.losses.ova import known_score
 from holotype.losses.relational import behaviour_alignment, circular_fusion, relational_consistency, signature
 from holotype.methods._common import class_means, draw_pairs, select_rows, soft_update
-from holotype.methods.base import Batch, Card, Images, Now, Prediction, Progress, Stage, Task, Views
+from holotype.methods.base import Batch, Images, Now, Prediction, Progress, Stage, Task, Views
 from holotype.methods.debgcd import auxiliary_loss, confidence_of_lead, detector_terms, scale_gradient
 from holotype.methods.schedules import ramp
 from holotype.methods.simgcd import AS_RUN, Recipes, SimGCD, SimGCDConfig
@@ -139,30 +139,28 @@ RHO_MOMENTUM = 0.99
 
 
 class RPC(SimGCD):
-    """SimGCD (or DebGCD) plus one-vs-all weights, behaviour alignment and relational consistency."""
+    """SimGCD (or DebGCD) plus one-vs-all weights, behaviour alignment and relational consistency.
+
+    Title: RPC
+    Paper: Yulin Xu, Chunqi Guo, Yuanzhen Shuai, Jianyuan Ni: Relational Retrieval: Leveraging Known-Novel
+        Interactions for Generalized Category Discovery. ICMR 2026
+    Summary: Unlabelled images that look known inherit how labelled ones change under augmentation; the others are
+        grouped by how they relate to the known classes.
+    Differs:
+    - It builds on DebGCD's losses instead of SimGCD's. The part of pseudo-labels enters with RPC's own parts; one
+      counts by its lead over all other categories, and their loss weighs K / 50 for K categories. One set of values
+      serves all data sets.
+    - The rate rises over the first twentieth of the epochs; the preset as_run takes that back.
+    - A labelled image is grouped with images that the classifier puts in its class, not with random ones.
+    - In the loss of new categories an image that may be known hardly counts: its weight is taken to the power of six.
+      The preset reading takes these three back.
+    """
 
     Config = RPCConfig
     revision = 2  # 1 drew its first weights in an order of its own
     config: RPCConfig
     presets: ClassVar[dict[str, dict[str, Any]]] = {**AS_RUN, "reading": LITERAL_READING}
     recipes: ClassVar[Recipes] = {}  # one set of values for all data
-    card = Card(
-        title="RPC",
-        paper="Yulin Xu, Chunqi Guo, Yuanzhen Shuai, Jianyuan Ni: Relational Retrieval: Leveraging Known-Novel "
-        "Interactions for Generalized Category Discovery. ICMR 2026",
-        year=2026,
-        line="Unlabelled images that look known inherit how labelled ones change under augmentation; the others are "
-        "grouped by how they relate to the known classes.",
-        differs=(
-            "It builds on DebGCD's losses instead of SimGCD's. The part of pseudo-labels enters with RPC's own parts; "
-            "one counts by its lead over all other categories, and their loss weighs K / 50 for K categories. "
-            "One set of values serves all data sets.",
-            "The rate rises over the first twentieth of the epochs; the preset as_run takes that back.",
-            "A labelled image is grouped with images that the classifier puts in its class, not with random ones.",
-            "In the loss of new categories an image that may be known hardly counts: its weight is taken to the power "
-            "of six. The preset reading takes these three back.",
-        ),
-    )
     ova_head: ClassVar[type[torch.nn.Module]] = CompactOVA
     """The small head that the paper's parameter count implies, and not DebGCD's five layers."""
     prototypes: Tensor
@@ -241,12 +239,9 @@ class RPC(SimGCD):
     def discover(self, f: Tensor, w_old: Tensor, batch: Batch) -> Tensor:
         """L_new (R6) over the unlabelled rows of both weak views, with w_new^sharpen for w_new."""
         rows, w_new = f.flatten(0, 1), self.novel_weight(w_old).repeat(2)
-        image, unlabelled, s = (
-            batch.image.repeat(2),
-            ~batch.labelled.repeat(2),
-            signature(rows, self.prototypes),
-        )
-        return relational_consistency(s, rows, w_new, image, unlabelled, tau=self.config.new.tau)
+        image, unlabelled = batch.image.repeat(2), ~batch.labelled.repeat(2)
+        r, tau = signature(rows, self.prototypes), self.config.new.tau
+        return relational_consistency(r, rows, w_new, image, unlabelled, tau=tau)
 
     # -- weights, groups, prototypes (all without gradient) ---------------------------------------
 
@@ -272,11 +267,8 @@ class RPC(SimGCD):
         p_known = (q / self.config.tau).softmax(-1)[..., : self.task.n_known]
         p_known = p_known / p_known.sum(-1, keepdim=True).clamp_min(1e-12)
         membership = (w_old * ~batch.labelled)[None, :, None] * p_known * (now["ramp"] >= 1)
-        rows, member, m = (
-            l2_normalize(f).flatten(0, 1),
-            membership.flatten(0, 1),
-            self.config.prototype_momentum,
-        )
+        rows, member = l2_normalize(f).flatten(0, 1), membership.flatten(0, 1)
+        m = self.config.prototype_momentum
         label, labelled = batch.label.repeat(2), batch.labelled.repeat(2)
         self.prototypes.copy_(soft_update(self.prototypes, rows, label, labelled, member, m))
 

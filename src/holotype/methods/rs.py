@@ -25,7 +25,7 @@ from holotype.config.types import Count, RepeatCount, UnitInterval, Weight
 from holotype.losses.classification import supervised_cross_entropy
 from holotype.losses.rank_stats import pair_cross_entropy, prediction_mse, same_top_features, true_pairs
 from holotype.methods._common import EpochMeans
-from holotype.methods.base import Batch, Card, Images, Method, Now, ParamGroup, Progress, Stage, Task
+from holotype.methods.base import Batch, Images, Method, Now, ParamGroup, Progress, Stage, Task
 from holotype.methods.schedules import drops, sigmoid_ramp
 
 
@@ -53,13 +53,29 @@ GENERIC = ("cifar100", "imagenet100")
 
 
 class RS(Method):
-    """A linear classifier on the tail's features."""
+    """A linear classifier on the tail's features.
+
+    Title: RS+
+    Paper: Kai Han, Sylvestre-Alvise Rebuffi, Sebastien Ehrhardt, Andrea Vedaldi, Andrew Zisserman: AutoNovel:
+        Automatically Discovering and Learning Novel Visual Categories. TPAMI 2021
+    Summary: Two images with the same five strongest features are a pair; one linear head learns from pairs, labels
+        and the agreement of views. The adaptation to this task was never released, so this one is ours.
+    Differs:
+    - The adaptation to this task (Vaze et al., CVPR 2022) was not released; this one is ours, without the original's
+      training stages before discovery.
+    - Labelled pairs follow their labels, the consistency term counts once and the rate drops once; the preset as_run
+      does otherwise, as the published numbers were probably made.
+    - Views are crops and flips, and the last epoch is used.
+    - Your own collection trains at a rate of 0.01: at 0.1, the rate for CIFAR and ImageNet, the features of the
+      embedded sample all become alike.
+    - The ramp and the drops of the rate are shares of any training; weight decay spares biases and other
+      one-dimensional parameters.
+    """
 
     Config = RSConfig
     config: RSConfig
     presets: ClassVar[dict[str, dict[str, Any]]] = {
-        "default": {},
-        "as_run": {"label_pairs": False, "consistency_times": 2, "lr_drops": "twice"},
+        "as_run": {"label_pairs": False, "consistency_times": 2, "lr_drops": "twice"}
     }
     recipes: ClassVar[dict[str, dict[str, Any]]] = {
         # at 0.1 the features of a small collection all become alike (docs/methods/rs.md)
@@ -68,25 +84,6 @@ class RS(Method):
         **{name: {"train.lr": 0.1} for name in GENERIC},
         "cifar10": {"train.lr": 0.1, "method.consistency": 5.0, "method.ramp": 0.25},
     }
-    card = Card(
-        title="RS+",
-        paper="Kai Han, Sylvestre-Alvise Rebuffi, Sebastien Ehrhardt, Andrea Vedaldi, Andrew Zisserman: AutoNovel: "
-        "Automatically Discovering and Learning Novel Visual Categories. TPAMI 2021",
-        year=2021,
-        line="Two images with the same five strongest features are a pair; one linear head learns from pairs, "
-        "labels and the agreement of views. The adaptation to this task was never released, so this one is ours.",
-        differs=(
-            "The adaptation to this task (Vaze et al., CVPR 2022) was not released; this one is ours, without the "
-            "original's training stages before discovery.",
-            "Labelled pairs follow their labels, the consistency term counts once and the rate drops once; the preset "
-            "as_run does otherwise, as the published numbers were probably made.",
-            "Views are crops and flips, and the last epoch is used.",
-            "Your own collection trains at a rate of 0.01: at 0.1, the rate for CIFAR and ImageNet, the features "
-            "of the embedded sample all become alike.",
-            "The ramp and the drops of the rate are shares of any training; weight decay spares biases and other "
-            "one-dimensional parameters.",
-        ),
-    )
 
     def __init__(self, config: RSConfig, task: Task) -> None:
         super().__init__(config, task)

@@ -26,7 +26,7 @@ from holotype.losses.classification import (
     tempered,
 )
 from holotype.losses.contrastive import info_nce, sup_con
-from holotype.methods.base import Batch, Card, Method, Now, Progress, Stage, Task
+from holotype.methods.base import Batch, Method, Now, Progress, Stage, Task
 from holotype.methods.schedules import linear_warmup
 from holotype.models.heads import CosineClassifier, Projector
 
@@ -58,7 +58,7 @@ MEMAX_WEIGHT = {"cub": 2.0, "cifar100": 4.0} | dict.fromkeys(
 )
 """From the released scripts."""
 RECIPES: Recipes = {name: {"method.memax_weight": weight} for name, weight in MEMAX_WEIGHT.items()}
-AS_RUN: dict[str, dict[str, Any]] = {"default": {}, "as_run": {"train.warmup": 0.0}}
+AS_RUN: dict[str, dict[str, Any]] = {"as_run": {"train.warmup": 0.0}}
 """Presets: as_run is the published recipe of training, at the full rate from the first step."""
 TAU_U, TAU_S = 1.0, 0.07
 """Temperatures of the unsupervised and of the supervised contrastive loss."""
@@ -68,27 +68,25 @@ SHARE_POWER = 0.5
 
 
 class SimGCD(Method):
-    """Projector and cosine classifier on the tail's features."""
+    """Projector and cosine classifier on the tail's features.
+
+    Title: SimGCD
+    Paper: Xin Wen, Bingchen Zhao, Xiaojuan Qi: Parametric Classification for Generalized Category Discovery: A
+        Baseline Study. ICCV 2023
+    Summary: A classifier with a prototype per category learns from labels, and from its own sharpened predictions on
+        another view of the same image.
+    Differs:
+    - Values are those of the released code where the text says otherwise: temperature 1.0 of the contrastive loss
+      without labels, a linear warm-up of the teacher's temperature.
+    - The rate rises over the first twentieth of the epochs; the preset as_run takes that back.
+    - For classes of unequal size, the entropy term can pull to the sizes that the classifier itself finds.
+    """
 
     Config = SimGCDConfig
     config: SimGCDConfig
     class_share: Tensor
     presets: ClassVar[dict[str, dict[str, Any]]] = AS_RUN
     recipes: ClassVar[Recipes] = RECIPES
-    card = Card(
-        title="SimGCD",
-        paper="Xin Wen, Bingchen Zhao, Xiaojuan Qi: Parametric Classification for Generalized Category Discovery: "
-        "A Baseline Study. ICCV 2023",
-        year=2023,
-        line="A classifier with a prototype per category learns from labels, and from its own sharpened predictions "
-        "on another view of the same image.",
-        differs=(
-            "Values are those of the released code where the text says otherwise: temperature 1.0 of the contrastive "
-            "loss without labels, a linear warm-up of the teacher's temperature.",
-            "The rate rises over the first twentieth of the epochs; the preset as_run takes that back.",
-            "For classes of unequal size, the entropy term can pull to the sizes that the classifier itself finds.",
-        ),
-    )
 
     def __init__(self, config: SimGCDConfig, task: Task) -> None:
         super().__init__(config, task)

@@ -25,7 +25,7 @@ from torch import Tensor, nn
 
 from holotype.config.types import Count, Factor, Positive, Weight
 from holotype.errors import InputError
-from holotype.methods.base import Batch, Card, Images, Now, ParamGroup, Progress, Stage, Task
+from holotype.methods.base import Batch, Images, Now, ParamGroup, Progress, Stage, Task
 from holotype.methods.schedules import linear_warmup
 from holotype.methods.simgcd import RECIPES, Recipes, SimGCD, SimGCDConfig, concat_views
 from holotype.models.prompts import PixelPrompt, PromptedTrunk, call_frozen, frame_width, patch_size
@@ -70,12 +70,26 @@ CIFAR100 = _values(5.0, 0.003, prompt="patch", prompt_memax_weight=1.0)
 
 
 class SPTNet(SimGCD):
-    """SimGCD, and a prompt of pixels in front of the network."""
+    """SimGCD, and a prompt of pixels in front of the network.
+
+    Title: SPTNet
+    Paper: Hongjun Wang, Sagar Vaze, Kai Han: SPTNet: An Efficient Alternative Framework for Generalized Category
+        Discovery with Spatial Prompt Tuning. ICLR 2024
+    Summary: SimGCD first; then two things are trained in turns of 20 steps: pixels added to every image, and the
+        network.
+    Differs:
+    - Turns of 20 steps are counted over the whole stage, not in each epoch (preset as_run), where a small data set
+      never trains the network.
+    - SimGCD's checkpoint is the first stage of the run; the last epoch is used.
+    - The rate of that stage rises over the first twentieth of the epochs; --train.warmup 0 takes that back.
+    - The warm-up of the prompt is at most a tenth of the stage, that of the teacher a hundredth; the frame follows
+      the image's size.
+    - On data of your own the rates are those of FGVC-Aircraft.
+    """
 
     Config = SPTNetConfig
     config: SPTNetConfig
     presets: ClassVar[dict[str, dict[str, Any]]] = {
-        "default": {},
         "as_run": {"count": "epoch"},
         "short": {"prompt_epochs": 1.0},
     }
@@ -90,23 +104,6 @@ class SPTNet(SimGCD):
             "cifar100": CIFAR100,
             "imagenet100": _values(5.0, 0.003),
         },
-    )
-    card = Card(
-        title="SPTNet",
-        paper="Hongjun Wang, Sagar Vaze, Kai Han: SPTNet: An Efficient Alternative Framework for Generalized Category "
-        "Discovery with Spatial Prompt Tuning. ICLR 2024",
-        year=2024,
-        line="SimGCD first; then two things are trained in turns of 20 steps: pixels added to every image, and the "
-        "network.",
-        differs=(
-            "Turns of 20 steps are counted over the whole stage, not in each epoch (preset as_run), where a small "
-            "data set never trains the network.",
-            "SimGCD's checkpoint is the first stage of the run; the last epoch is used.",
-            "The rate of that stage rises over the first twentieth of the epochs; --train.warmup 0 takes that back.",
-            "The warm-up of the prompt is at most a tenth of the stage, that of the teacher a hundredth; the frame "
-            "follows the image's size.",
-            "On data of your own the rates are those of FGVC-Aircraft.",
-        ),
     )
     model_steps: Tensor
 
@@ -167,9 +164,8 @@ class SPTNet(SimGCD):
         learns_model = bool(
             now["model_turn"]
         )  # the host must know: one side is not to have a gradient at all
-        features = (
-            self.encoder.of_model(inputs[0]) if learns_model else self.encoder.of_prompt(inputs.flatten(0, 1))
-        )
+        encoder = self.encoder
+        features = encoder.of_model(inputs[0]) if learns_model else encoder.of_prompt(inputs.flatten(0, 1))
         return features.unflatten(0, (2, -1))
 
     def embed(self, stage: Stage, inputs: Tensor) -> Tensor:

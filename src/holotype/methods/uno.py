@@ -30,7 +30,7 @@ from holotype.errors import InputError
 from holotype.losses.ops import l2_normalize
 from holotype.losses.sinkhorn import sinkhorn, swapped_prediction
 from holotype.methods._common import EpochMeans, class_means, warn_reduced
-from holotype.methods.base import Batch, Card, Images, Method, Now, ParamGroup, Stage, Task
+from holotype.methods.base import Batch, Images, Method, Now, ParamGroup, Stage, Task
 from holotype.methods.schedules import cosine
 from holotype.models.heads import MultiHead, UnitPrototypes
 from holotype.models.memory_bank import RingMemory
@@ -80,31 +80,28 @@ def unlabelled_shares(task: Task, over: int = 1) -> Tensor:
 
 
 class UNO(Method):
-    """Prototypes of the known classes, and heads for the novel ones and for over-clustering."""
+    """Prototypes of the known classes, and heads for the novel ones and for over-clustering.
+
+    Title: UNO+
+    Paper: Enrico Fini, Enver Sangineto, Stéphane Lathuilière, Zhun Zhong, Moin Nabi, Elisa Ricci: A Unified Objective
+        for Novel Class Discovery. ICCV 2021
+    Summary: One softmax over known and novel classes; unlabelled images learn a balanced assignment from the other
+        view. It needs at least one novel category.
+    Differs:
+    - The adaptation to this task (Vaze et al., CVPR 2022) was not released; this one is ours, without several crops
+      and without supervised pre-training.
+    - A queue beside the batch, class shares that allow for the labelled images, and a start at class means are ours;
+      the preset as_run does without, as the published numbers were probably made.
+    - Views are crops and flips, and the last epoch is used.
+    - The warm-up is a share of any training; weight decay spares biases and other one-dimensional parameters.
+    """
 
     Config = UNOConfig
     config: UNOConfig
     presets: ClassVar[dict[str, dict[str, Any]]] = {
-        "default": {},
-        "as_run": {"queue": 0, "prior": "uniform", "start": "random", "head": "first"},
+        "as_run": {"queue": 0, "prior": "uniform", "start": "random", "head": "first"}
     }
     recipes: ClassVar[dict[str, dict[str, Any]]] = {"*": {"train.weight_decay": 1e-4}}
-    card = Card(
-        title="UNO+",
-        paper="Enrico Fini, Enver Sangineto, Stéphane Lathuilière, Zhun Zhong, Moin Nabi, Elisa Ricci: A Unified "
-        "Objective for Novel Class Discovery. ICCV 2021",
-        year=2021,
-        line="One softmax over known and novel classes; unlabelled images learn a balanced assignment from the "
-        "other view. It needs at least one novel category.",
-        differs=(
-            "The adaptation to this task (Vaze et al., CVPR 2022) was not released; this one is ours, without several "
-            "crops and without supervised pre-training.",
-            "A queue beside the batch, class shares that allow for the labelled images, and a start at class means are "
-            "ours; the preset as_run does without, as the published numbers were probably made.",
-            "Views are crops and flips, and the last epoch is used.",
-            "The warm-up is a share of any training; weight decay spares biases and other one-dimensional parameters.",
-        ),
-    )
     head_loss: Tensor
     prior: Tensor | None
     prior_over: Tensor | None
@@ -169,10 +166,7 @@ class UNO(Method):
         each = swapped_prediction(logits, targets, tau)
         self.head_loss += each.detach()
         self.count(logits.detach(), targets, batch)
-        return {
-            "cluster": each.mean() / 2,
-            "over": swapped_prediction(over, targets_over, tau).mean() / 2,
-        }
+        return {"cluster": each.mean() / 2, "over": swapped_prediction(over, targets_over, tau).mean() / 2}
 
     @torch.no_grad()
     def targets(self, logits: Tensor, over: Tensor, batch: Batch) -> tuple[Tensor, Tensor]:

@@ -1,15 +1,18 @@
 """Load a backbone by name: any timm vision transformer, split into a frozen trunk and a trained tail.
 
 The weights come from the package itself ("embedded"), from a local safetensors file, or from the
-Hugging Face hub by timm's name (origins.py).
+Hugging Face hub by timm's name or that of a repository (hub.py).
 """
 
 from __future__ import annotations
 
 import hashlib
+import json
 import logging
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -22,19 +25,30 @@ from holotype.config.schema import (
     RGB,
     BackboneConfig,
     Pool,
+    as_rgb,
     published_pool,
     requested_backbone,
 )
 from holotype.errors import InputError
-from holotype.models.hub import is_repository, load_from_hub, repository_origin
+from holotype.models.hub import load_from_hub, repository_origin
 from holotype.models.tail import Model, check_blocks, split_backbone
 from holotype.models.weights_io import (
+    HUB_PREFIX,
     WeightsOrigin,
     check_normalisation,
     find_origin,
-    load_network,
+    load_weights,
+    native_image_size,
 )
-from holotype.models.zoo import UNKNOWN, build_untrained, has_conditions, licence_text, model_outline
+from holotype.models.zoo import (
+    RECOMMENDED,
+    UNKNOWN,
+    build_untrained,
+    has_conditions,
+    licence_text,
+    model_outline,
+)
+from holotype.utils.atomic import write_bytes
 
 KINDS = {"token": "token", "mean": "avg"}
 """By timm's names."""
@@ -106,43 +120,52 @@ def load_backbone(config: BackboneConfig, *, fetch: bool = True) -> Backbone:
     fetch: without it, weights of the hub are left out, so that the network has the shape and the speed alone.
     """
     mean, std = requested_backbone(config)
-    hub = is_repository(config.name)
-    origin = repository_origin(config.name, fetch=fetch) if hub else find_origin(config)
+    origin = _origin(config, fetch)
     check_normalisation(origin, mean)
     outline = model_outline(origin.arch, **origin.settings)
     size = _image_size(config, origin, outline)
     check_blocks(config.train_blocks, len(outline.blocks), origin.arch)
     pool = find_pool(outline, config.pool, origin.arch, own_pool=origin.own_pool)
-    # timm draws initial weights that are overwritten at once: the caller's generator is not to notice.
-    with torch.random.fork_rng(devices=[]):
-        if origin.file is not None:
-            model = load_network(origin, origin.file, size)
-        elif fetch:
-            model = load_from_hub(origin.arch, size)
-        else:
-            model = build_untrained(origin.arch, img_size=size, **origin.settings)
+    model = load_network(origin, size, fetch=fetch)
     digest = origin.digest or state_digest(model.state_dict())
     dim = int(model.num_features)
     set_pool(model, pool)
     trunk, tail = split_backbone(model, config.train_blocks)
-    usual = [getattr(origin, key) or _rgb(outline.pretrained_cfg[key]) for key in ("mean", "std")]
+    usual = [getattr(origin, key) or as_rgb(key, outline.pretrained_cfg[key]) for key in ("mean", "std")]
     mean, std = mean or usual[0], std or usual[1]
     changes: dict[str, Any] = {"pool": pool} if pool else {}
     changes |= {"mean": list(mean), "std": list(std)} if [mean, std] != usual else {}
     licence = origin.licence or UNKNOWN
-    own_file = licence == UNKNOWN and not hub  # one that does not say
+    own_file = licence == UNKNOWN and not config.name.startswith(HUB_PREFIX)  # one that does not say
     if fetch and config.name != "embedded" and not own_file:
         (log.warning if has_conditions(licence) else log.info)(licence_text(origin.name, licence))
     return Backbone(trunk, tail, dim, size, mean, std, origin.name, digest, origin.caveat, changes, licence)
 
 
+def _origin(config: BackboneConfig, fetch: bool = True) -> WeightsOrigin:
+    if config.name.startswith(HUB_PREFIX):
+        return repository_origin(config.name, fetch=fetch)
+    return find_origin(config)
+
+
+def load_network(origin: WeightsOrigin, size: int, *, fetch: bool = True) -> Model:
+    """Return the network of `origin` for images of `size` pixels, with its weights.
+
+    fetch: without it, weights of the hub are left out.
+    """
+    # timm draws initial weights that are overwritten at once: the caller's generator is not to notice
+    with torch.random.fork_rng(devices=[]):
+        if origin.file is None and fetch:
+            return load_from_hub(origin.arch, size)
+        model = build_untrained(origin.arch, img_size=size, **origin.settings)
+        if origin.file is not None:
+            load_weights(model, origin.arch, origin.file)
+        return model
+
+
 def _image_size(config: BackboneConfig, origin: WeightsOrigin, outline: Model) -> int:
-    wanted, native, arch = config.image_size, origin.image_size, origin.arch
-    _, height, width = outline.pretrained_cfg["input_size"]
-    if wanted is None and native is None and height != width:
-        raise InputError(f"{arch} was made for {height} x {width} pixels, not for squares: set image_size.")
-    size = wanted if wanted is not None else native or height
-    if wanted is None and size == DINOV2_NATIVE and "dinov2" in arch:
+    size = native_image_size(origin, outline) if config.image_size is None else config.image_size
+    if config.image_size is None and size == DINOV2_NATIVE and "dinov2" in origin.arch:
         size = DINOV2_SIZE
         log.info(
             f"{origin.name} sees {size} x {size} pixels, a sixth of the work of the {DINOV2_NATIVE} that it was made "
@@ -151,7 +174,7 @@ def _image_size(config: BackboneConfig, origin: WeightsOrigin, outline: Model) -
     patch = int(outline.patch_embed.feat_ratio())
     if size < patch or size % patch:
         near = max(patch, round(size / patch) * patch)
-        raise InputError(f"An image_size of {size} is no multiple of {arch}'s patch of {patch}: use {near}.")
+        raise InputError(f"image_size {size} is no multiple of {origin.arch}'s patch of {patch}: use {near}.")
     return size
 
 
@@ -164,6 +187,60 @@ def state_digest(state: Mapping[str, Tensor]) -> str:
     return digest.hexdigest()
 
 
-def _rgb(values: Any) -> RGB:
-    red, green, blue = (float(v) for v in values)
-    return red, green, blue
+# -- a backbone in one file for use offline -------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class DownloadedBackbone:
+    """The file that was written."""
+
+    file: Path
+    nbytes: int
+    tags: dict[str, str]
+
+
+def download_backbone(name: str, folder: Path) -> DownloadedBackbone:
+    """Bring the weights of a backbone into one file in `folder`, which `--backbone FILE` takes without a network.
+
+    Its tags are those that any .safetensors file may have (docs/backbones.md).
+    name: timm's, hf-hub:organisation/repository, or the name of a list of recommendations, for its first choice.
+    """
+    from safetensors.torch import save
+
+    name = RECOMMENDED[name][0].name if name in RECOMMENDED else name
+    if name in ("embedded", "auto") or name.endswith(".safetensors") or Path(name).expanduser().exists():
+        raise InputError(
+            f"There is nothing to fetch for {name}, which --backbone takes as it is: name a network, as `holotype "
+            "backbones` lists them."
+        )
+    file = folder / f"{backbone_file_name(name)}.safetensors"
+    if folder.exists() and not folder.is_dir():
+        raise InputError(f"{folder} is a file; name a folder with --to.")
+    if file.exists() or file.is_symlink():
+        raise InputError(
+            f"{file} is there already, and nothing is overwritten: use it as the backbone, delete it, or name another "
+            "folder with --to."
+        )
+    origin = _origin(BackboneConfig(name))
+    check_normalisation(origin, None)
+    outline = model_outline(origin.arch, **origin.settings)
+    size = native_image_size(origin, outline)
+    tags = metadata_tags(origin, outline, size)
+    state = load_network(origin, size).state_dict()
+    write_bytes(file, save({key: value.contiguous() for key, value in state.items()}, tags))
+    return DownloadedBackbone(file, file.stat().st_size, tags)
+
+
+def backbone_file_name(name: str) -> str:
+    """Return the name of the file, without its ending."""
+    return re.sub(r"[^\w.-]+", "-", name.removeprefix(HUB_PREFIX))
+
+
+def metadata_tags(origin: WeightsOrigin, outline: Model, size: int) -> dict[str, str]:
+    """Return the metadata by which the file is read again without other flags."""
+    tags = {"timm": origin.arch, "image_size": str(size)}
+    for key in ("mean", "std"):
+        tags[key] = ",".join(str(float(x)) for x in getattr(origin, key) or outline.pretrained_cfg[key])
+    pool, licence = "own" if origin.own_pool else "auto", origin.licence or UNKNOWN
+    tags |= {"pool": pool, "license": licence, "source": origin.name}
+    return tags | ({"settings": json.dumps(origin.settings)} if origin.settings else {})

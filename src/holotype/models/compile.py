@@ -35,9 +35,7 @@ class CompiledBlocks:
             return function(*given)
         try:
             found = function(*given)
-        except (
-            Exception
-        ) as error:  # compilers fail in many ways (no C compiler, no Triton, an unknown operation)
+        except Exception as error:  # compilers fail in many ways: no C compiler, no Triton, ...
             self.undo()
             found = function(*given)  # an error that is not the compiler's shows itself here
             reason = f"{type(error).__name__}: {str(error).strip().split(chr(10))[0]}"

@@ -1,10 +1,6 @@
-"""The Hugging Face hub: weights of timm, repositories as backbones, and backbones in one file for use offline.
+"""The Hugging Face hub: weights of timm, and repositories as backbones.
 
 Only what is needed is fetched, and what lies in the client's cache is not fetched again.
-
-The tags of the file are those that any .safetensors file may have (docs/backbones.md): `timm`, `image_size`, `mean`,
-`std`, `pool`, `license`, and `settings` where the network is not the plain one of its name. `source` says where it
-came from.
 """
 
 from __future__ import annotations
@@ -14,142 +10,80 @@ import logging
 import os
 import pickle
 import re
+import textwrap
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import torch
 import yaml
 
-from holotype.config.schema import BackboneConfig
+from holotype.config.schema import as_rgb
 from holotype.errors import InputError
-from holotype.models.convert import (
-    CLIP_WEIGHTS,
-    HubModel,
-    from_open_clip_config,
-    from_timm_config,
-    from_transformers_config,
-)
 from holotype.models.tail import Model
-from holotype.models.weights_io import (
-    WeightsOrigin,
-    check_normalisation,
-    find_origin,
-    load_network,
-    read_metadata,
-    weights_digest,
-)
-from holotype.models.zoo import RECOMMENDED, UNKNOWN, import_timm, model_outline
-from holotype.utils.atomic import atomic_write
+from holotype.models.weights_io import HUB_PREFIX, WeightsOrigin, read_metadata, weights_digest
+from holotype.models.zoo import import_timm, model_outline
 
-PREFIX = "hf-hub:"
 CONFIG, OPEN_CLIP = "config.json", "open_clip_config.json"
-
-
+WEIGHTS = ("model.safetensors", "pytorch_model.bin")
+CLIP_WEIGHTS = ("open_clip_model.safetensors", "open_clip_pytorch_model.bin", *WEIGHTS)
+"""Names that weights may have in a repository, the best first."""
+DINOV2_SIZES = {384: "small", 768: "base", 1024: "large", 1536: "giant"}
+DINOV3_SIZES = {384: "small", 768: "base", 1024: "large", 1280: "huge_plus", 4096: "7b"}
+CLIP_SIZES = {768: "base", 1024: "large", 1280: "huge", 1408: "giant", 1664: "gigantic"}
+SIGLIP_SIZES = {768: "base", 1024: "large", 1152: "so400m", 1536: "giantopt"}
+"""Width of a network to its name in timm."""
 CLIENT = "huggingface_hub"
 HUB_RETRIES = ("thrown while requesting", "Retrying in ")
-"""What the client's lines about a try hold."""
+"""Parts of the client's messages about a retry."""
 MAX_ERROR_TEXT = 150
-"""Characters of an error that are told."""
-HUB_CLIENTS = ("huggingface_hub", "httpx", "httpx2", "requests", "urllib3")
+"""Characters of an error that are shown."""
+HUB_CLIENTS = (CLIENT, "httpx", "httpx2", "requests", "urllib3")
 """Packages whose errors speak of the network."""
 
 log = logging.getLogger(__name__)
 
 
-class _RetryLog(logging.Filter):
-    """Lets no line about a try pass; the first one is told in other words."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.told = False
-
-    def filter(self, record: logging.LogRecord) -> bool:
-        if record.levelno > logging.WARNING or not any(words in record.getMessage() for words in HUB_RETRIES):
-            return True
-        if not self.told:
-            self.told = True
-            log.info("The Hugging Face hub does not answer; it is asked again for up to a minute.")
-        return False
+# -- asking the hub ---------------------------------------------------------------------------------------
 
 
 @contextmanager
 def hub_request() -> Iterator[None]:
-    """Around calls of the client, which says two lines for each of a dozen tries; --verbose shows them all."""
+    """Replace the client's messages about a dozen retries by one line; --verbose shows them all."""
     import huggingface_hub.utils  # noqa: F401 (brings the handlers of its logger)
 
+    announced = False
+
+    def hide_retries(record: logging.LogRecord) -> bool:
+        nonlocal announced
+        if record.levelno > logging.WARNING or not any(words in record.getMessage() for words in HUB_RETRIES):
+            return True
+        if not announced:
+            announced = True
+            log.info("The Hugging Face hub does not answer; it is asked again for up to a minute.")
+        return False
+
     handlers = [] if log.isEnabledFor(logging.DEBUG) else logging.getLogger(CLIENT).handlers[:]
-    tries = _RetryLog()
     for handler in handlers:
-        handler.addFilter(tries)
+        handler.addFilter(hide_retries)
     try:
         yield
     finally:
         for handler in handlers:
-            handler.removeFilter(tries)
-
-
-def download_error(error: Exception) -> str:
-    """The reason in a few words, for a sentence about what could not be fetched."""
-    from huggingface_hub import constants
-    from huggingface_hub.errors import LocalEntryNotFoundError
-
-    if not isinstance(error, LocalEntryNotFoundError):
-        return short_error(error)
-    return "HF_HUB_OFFLINE forbids to ask it" if constants.HF_HUB_OFFLINE else "it does not answer"
+            handler.removeFilter(hide_retries)
 
 
 def short_error(error: Exception) -> str:
-    """Kind and first line of an error, cut between words where it is long."""
-    lines = str(error).strip().splitlines()
-    if not lines:
-        return type(error).__name__
-    line = lines[0].strip()
-    if len(line) > MAX_ERROR_TEXT:
-        line = f"{line[:MAX_ERROR_TEXT].rpartition(' ')[0] or line[:MAX_ERROR_TEXT]} ..."
-    return f"{type(error).__name__}: {line}"
+    """Return the reason of a failure in a few words: the kind and the first line of an error, cut between words."""
+    from huggingface_hub import constants
+    from huggingface_hub.errors import LocalEntryNotFoundError
 
-
-def load_from_hub(arch: str, size: int) -> Model:
-    """The network with the weights of timm's name; a hub out of reach and a damaged file become advice."""
-    timm = import_timm()
-    try:
-        with hub_request():
-            return timm.create_model(arch, pretrained=True, num_classes=0, img_size=size)
-    except Exception as error:
-        repository = timm.get_pretrained_cfg(arch).hf_hub_id or f"timm/{arch}"
-        if _is_code(error):
-            raise InputError(
-                f"The weights of {arch} that the Hugging Face hub hands out as {repository} would run code when they "
-                "are loaded, and were not: give the path of a .safetensors file that you trust, or use the embedded "
-                "backbone."
-            ) from error
-        if _is_corrupt(error):
-            raise InputError(_damage_error(arch, repository, error)) from error
-        if is_network_error(error):
-            raise InputError(
-                f"The weights of {arch} could not be fetched from the Hugging Face hub ({download_error(error)}): "
-                f"try again, or run `holotype backbones fetch {arch}` where there is a network and name the file that "
-                "it writes as the backbone, or use the embedded backbone."
-            ) from error
-        raise
-
-
-def _is_code(error: Exception) -> bool:
-    """Weights are loaded without running what a pickle asks for; timm, or torch, says so where it asks."""
-    return isinstance(error, RuntimeError | pickle.UnpicklingError) and bool(
-        re.search("weights[_ ]only", str(error), re.IGNORECASE)
-    )
-
-
-def _is_corrupt(error: Exception) -> bool:
-    from safetensors import SafetensorError
-
-    torn = isinstance(error, RuntimeError) and "PytorchStreamReader" in str(error)  # what torch.load says
-    return isinstance(error, SafetensorError | EOFError | zipfile.BadZipFile | pickle.UnpicklingError) or torn
+    if isinstance(error, LocalEntryNotFoundError):
+        return "HF_HUB_OFFLINE forbids to ask it" if constants.HF_HUB_OFFLINE else "it does not answer"
+    line = textwrap.shorten(str(error).strip().partition("\n")[0], MAX_ERROR_TEXT, placeholder=" ...")
+    return ": ".join(filter(None, (type(error).__name__, line)))
 
 
 def is_network_error(error: Exception) -> bool:
@@ -159,53 +93,74 @@ def is_network_error(error: Exception) -> bool:
     return isinstance(error, OSError) or package in HUB_CLIENTS or wrong_sum
 
 
-def _damage_error(arch: str, repository: str, error: Exception) -> str:
-    """The sentence about weights that were fetched and cannot be read."""
-    files = " and ".join(str(file) for file in _cached_files(repository))
-    what = files or f"{repository} from the hub's cache (hf cache)"
-    return (
-        f"The weights of {arch} were not fetched whole from the Hugging Face hub ({short_error(error)}): delete "
-        f"{what}, and run the same command again."
+def out_of_reach(what: str, name: str, error: Exception) -> InputError:
+    return InputError(
+        f"{what} could not be fetched from the Hugging Face hub ({short_error(error)}): try again, or run "
+        f"`holotype backbones fetch {name}` where there is a network and name the file that it writes as the backbone, "
+        "or use the embedded backbone."
     )
 
 
-def _cached_files(repository: str) -> list[Path]:
-    """Files of a repository in the hub's cache; where it keeps links to them, what these point to."""
+# -- weights of timm --------------------------------------------------------------------------------------
+
+
+def load_from_hub(arch: str, size: int) -> Model:
+    """Return the network with the weights of timm's name; a hub out of reach or a damaged file is an InputError."""
     from huggingface_hub import try_to_load_from_cache
+    from safetensors import SafetensorError
 
-    found = [try_to_load_from_cache(repository, name) for name in CLIP_WEIGHTS]
-    return [Path(file).resolve() for file in found if isinstance(file, str)]
+    timm = import_timm()
+    try:
+        with hub_request():
+            return timm.create_model(arch, pretrained=True, num_classes=0, img_size=size)
+    except Exception as error:
+        repository = timm.get_pretrained_cfg(arch).hf_hub_id or f"timm/{arch}"
+        # weights are loaded without running what a pickle asks for; timm, or torch, says so where it asks
+        refused = isinstance(error, RuntimeError | pickle.UnpicklingError)
+        if refused and re.search("weights[_ ]only", str(error), re.IGNORECASE):
+            raise InputError(
+                f"The weights of {arch} that the Hugging Face hub hands out as {repository} would run code when they "
+                "are loaded, and were not: give the path of a .safetensors file that you trust, or use the embedded "
+                "backbone."
+            ) from error
+        torn = isinstance(error, RuntimeError) and "PytorchStreamReader" in str(error)  # what torch.load says
+        damaged = SafetensorError | EOFError | zipfile.BadZipFile | pickle.UnpicklingError
+        if torn or isinstance(error, damaged):
+            cached = [try_to_load_from_cache(repository, name) for name in CLIP_WEIGHTS]
+            files = " and ".join(str(Path(file).resolve()) for file in cached if isinstance(file, str))
+            raise InputError(
+                f"The weights of {arch} were not fetched whole from the Hugging Face hub ({short_error(error)}): "
+                f"delete {files or f'{repository} from its cache (hf cache)'}, and run the same command again."
+            ) from error
+        if is_network_error(error):
+            raise out_of_reach(f"The weights of {arch}", arch, error) from error
+        raise
 
 
-def is_repository(name: str) -> bool:
-    return name.startswith(PREFIX)
+# -- repositories -----------------------------------------------------------------------------------------
 
 
 def repository_origin(name: str, *, fetch: bool) -> WeightsOrigin:
-    """What a repository holds. fetch: its weights as well; else the description alone."""
-    found = re.fullmatch(r"([\w.-]+/[\w.-]+)(?:@([\w./-]+))?", name.removeprefix(PREFIX))
+    """Describe the network of a repository. fetch: download its weights, too."""
+    found = re.fullmatch(r"([\w.-]+/[\w.-]+)(?:@([\w./-]+))?", name.removeprefix(HUB_PREFIX))
     if found is None:
-        raise InputError(f"{name!r} names no repository: write {PREFIX}organisation/repository.")
+        raise InputError(f"{name!r} names no repository: write {HUB_PREFIX}organisation/repository.")
     repository = HubRepository(name, found[1], found[2])
-    described = repository.describe()
-    check_buildable(described, name)
-    file = repository.weights(described) if fetch else None
-    shared = {key: value for key, value in vars(described).items() if key not in ("files", "licence")}
-    licence, digest = described.licence or repository.licence(), weights_digest(file) if file else ""
-    return WeightsOrigin(name, file=file, digest=digest, licence=licence, **shared)
-
-
-def check_buildable(described: HubModel, name: str) -> None:
-    """Refuse settings of a network that timm does not take; its own complaints are of many kinds."""
+    origin, files = repository.describe()
     try:
-        model_outline(described.arch, **described.settings)
+        model_outline(origin.arch, **origin.settings)
     except InputError:
         raise
-    except Exception as error:
+    except Exception as error:  # timm's own complaints are of many kinds
         raise InputError(
-            f"timm cannot build the network of {name} ({described.arch} with {described.settings}: "
-            f"{short_error(error)})."
+            f"timm cannot build the network of {name} ({origin.arch} with {origin.settings}: {short_error(error)}): "
+            "choose a vision transformer of timm."
         ) from error
+    origin = replace(origin, licence=origin.licence or repository.licence())
+    if not fetch:
+        return origin
+    file = repository.weights(files)
+    return replace(origin, file=file, digest=weights_digest(file))
 
 
 class HubRepository:
@@ -214,15 +169,17 @@ class HubRepository:
     def __init__(self, name: str, id: str, revision: str | None) -> None:
         self.name, self.id, self.revision = name, id, revision
 
-    def describe(self) -> HubModel:
+    def describe(self) -> tuple[WeightsOrigin, tuple[str, ...]]:
+        """Return what its configuration says, and the names that its weights may have."""
         content = self.read(CONFIG)
         try:
             if "architecture" in content:
-                return from_timm_config(content)
+                return from_timm_config(content, self.name), WEIGHTS
             if clip := self.read(OPEN_CLIP):
-                return from_open_clip_config(clip, self.name)
+                return from_open_clip_config(clip, self.name), CLIP_WEIGHTS
             if "model_type" in content:
-                return from_transformers_config(content, self.read("preprocessor_config.json"), self.name)
+                preprocess = self.read("preprocessor_config.json")
+                return from_transformers_config(content, preprocess, self.name), WEIGHTS
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise InputError(
                 f"The configuration of {self.name} cannot be read ({type(error).__name__}: {error})."
@@ -232,171 +189,144 @@ class HubRepository:
             "which network it holds: download its weights and give their path with arch."
         )
 
-    def weights(self, described: HubModel) -> Path:
-        for file in described.files:
-            if (found := self.file(file)) is not None:
-                if found.suffix == ".safetensors":
-                    read_metadata(found)  # half a file is told here
-                return found
-        raise InputError(f"{self.name} holds no weights under any of the names {', '.join(described.files)}.")
+    def weights(self, names: tuple[str, ...]) -> Path:
+        """Fetch the first file that there is; half a file is an InputError."""
+        for name in names:
+            if (file := self.file(name)) is not None:
+                if file.suffix == ".safetensors":
+                    read_metadata(file)
+                return file
+        raise InputError(f"{self.name} holds no weights under any of the names {', '.join(names)}.")
 
     def licence(self) -> str:
-        """As the first lines of its card name it."""
+        """Return the licence that the model card names, "" where it names none."""
+        from huggingface_hub import metadata_load
+
         card = self.file("README.md")
-        text = card.read_text(encoding="utf-8", errors="replace") if card else ""
-        head = re.match(r"---\s*\n(.*?)\n---", text, re.DOTALL)
         try:
-            said = yaml.safe_load(head[1]) if head else {}
-        except yaml.YAMLError:
+            metadata = (metadata_load(card) if card else None) or {}
+        except (ValueError, yaml.YAMLError):
             return ""
-        said = said if isinstance(said, dict) else {}
-        named = said.get("license")
-        named = ", ".join(map(str, named)) if isinstance(named, list) else str(named or "")
-        return str(said.get("license_name") or named) if named in ("", "other") else named
+        licence = metadata.get("license")
+        licence = ", ".join(map(str, licence)) if isinstance(licence, list) else str(licence or "")
+        return str(metadata.get("license_name") or licence) if licence in ("", "other") else licence
 
     def read(self, name: str) -> dict[str, Any]:
-        """A JSON file; empty where there is none."""
+        """Read a JSON file; empty where there is none."""
         file = self.file(name)
-        if file is None:
-            return {}
         try:
-            found = json.loads(file.read_text(encoding="utf-8"))
+            content = json.loads(file.read_text(encoding="utf-8")) if file else {}
         except ValueError as error:
-            raise InputError(
-                f"{name} of {self.name} is no JSON ({error}); delete {file} and run again."
-            ) from error
-        return found if isinstance(found, dict) else {}
+            problem = f"{name} of {self.name} is no JSON ({error}); delete {file} and run again."
+            raise InputError(problem) from error
+        return content if isinstance(content, dict) else {}
 
     def file(self, name: str) -> Path | None:
-        """A file in the client's cache, fetched where it is not there; None where the repository has none."""
-        from huggingface_hub import hf_hub_download
-        from huggingface_hub.errors import (
-            EntryNotFoundError,
-            GatedRepoError,
-            LocalEntryNotFoundError,
-            RepositoryNotFoundError,
-            RevisionNotFoundError,
-        )
+        """Return a file in the client's cache, fetched where it is not there; None where the repository has none."""
+        from huggingface_hub import errors, hf_hub_download
 
         try:
-            place = os.environ.get("HF_ENDPOINT") or None  # the client looks when it is imported
+            endpoint = os.environ.get("HF_ENDPOINT") or None  # the client looks when it is imported
             with hub_request():
-                return Path(hf_hub_download(self.id, name, revision=self.revision, endpoint=place))
-        except GatedRepoError as error:
+                return Path(hf_hub_download(self.id, name, revision=self.revision, endpoint=endpoint))
+        except errors.GatedRepoError as error:
             raise InputError(
                 f"{self.name} is given to those who accept its terms: accept them on https://huggingface.co/{self.id}, "
                 "then log in with `hf auth login`."
             ) from error
-        except (RepositoryNotFoundError, RevisionNotFoundError) as error:
-            raise InputError(
-                f"There is no {self.name} on the hub, or it is private: check the name."
-            ) from error
-        except LocalEntryNotFoundError as error:
-            raise InputError(self._out_of_reach(error)) from error
-        except EntryNotFoundError:
-            return None
+        except (errors.RepositoryNotFoundError, errors.RevisionNotFoundError) as error:
+            raise InputError(f"The hub has no {self.name}, or it is private: check the name.") from error
         except Exception as error:
-            if is_network_error(error):
-                raise InputError(self._out_of_reach(error)) from error
+            offline = isinstance(error, errors.LocalEntryNotFoundError)
+            if isinstance(error, errors.EntryNotFoundError) and not offline:
+                return None
+            if offline or is_network_error(error):
+                raise out_of_reach(self.name, self.name, error) from error
             raise
 
-    def _out_of_reach(self, error: Exception) -> str:
-        return (
-            f"{self.name} could not be fetched from the Hugging Face hub ({download_error(error)}): try again, or run "
-            f"`holotype backbones fetch {self.name}` where there is a network and name the file that it writes as the "
-            "backbone."
-        )
+
+# -- configurations in repositories -----------------------------------------------------------------------
+
+Config = Mapping[str, Any]
 
 
-BACKBONE_SUFFIX = ".safetensors"
+def from_timm_config(content: Config, name: str) -> WeightsOrigin:
+    """Describe the network of a config.json as timm writes it. name: of the repository."""
+    cfg, settings = content.get("pretrained_cfg") or {}, dict(content.get("model_args") or {})
+    base = str(content["architecture"]).partition(".")[0]
+    tagged = f"{base}.{cfg.get('tag')}"
+    shape = cfg.get("input_size") or content.get("input_size") or [None]
+    size = settings.pop("img_size", None) or shape[-1]
+    settings.pop("num_classes", None)
+    if content.get("global_pool") in ("token", "avg", "map"):
+        settings.setdefault("global_pool", content["global_pool"])
+    return WeightsOrigin(
+        name,
+        tagged if tagged in import_timm().list_pretrained() else base,
+        image_size=_image_side(size),
+        **_normalisation(cfg),
+        settings=settings,
+        own_pool=int(content.get("num_classes") or 0) > 0,
+        licence=str(cfg.get("license") or ""),
+    )
 
 
-@dataclass(frozen=True)
-class DownloadedBackbone:
-    """What was written."""
+def from_open_clip_config(content: Config, name: str) -> WeightsOrigin:
+    """Describe the image tower of an open_clip_config.json, a network of timm or open_clip's own."""
+    model, vision = content["model_cfg"], content["model_cfg"]["vision_cfg"]
+    size, settings = vision.get("image_size"), {}
+    if arch := str(vision.get("timm_model_name") or ""):
+        if vision.get("timm_pool") in ("token", "avg", "map"):
+            settings["global_pool"] = vision["timm_pool"]
+    else:
+        arch = _clip_arch(vision.get("width"), vision.get("patch_size"), model.get("quick_gelu", False), size)
+    normalisation = _normalisation(content.get("preprocess_cfg") or {})
+    return WeightsOrigin(name, arch, image_size=_image_side(size), **normalisation, settings=settings)
 
-    file: Path
-    nbytes: int
-    tags: dict[str, str]
 
-
-def download_backbone(name: str, folder: Path) -> DownloadedBackbone:
-    """Bring the weights of a backbone into one file in `folder`, which `--backbone FILE` takes without a network.
-
-    name: timm's, hf-hub:organisation/repository, or the name of a list of recommendations, for its first choice.
-    """
-    name = RECOMMENDED[name][0].name if name in RECOMMENDED else name
-    check_downloadable(name)
-    file = folder / f"{backbone_file_name(name)}{BACKBONE_SUFFIX}"
-    if folder.exists() and not folder.is_dir():
-        raise InputError(f"{folder} is a file; name a folder with --to.")
-    if file.exists() or file.is_symlink():
+def from_transformers_config(content: Config, preprocess: Config, name: str) -> WeightsOrigin:
+    """Describe the network of a config.json and a preprocessor_config.json as transformers writes them."""
+    vision = content.get("vision_config") or content
+    kind = str(vision.get("model_type") or content.get("model_type") or "").removesuffix("_vision_model")
+    width, patch = vision.get("hidden_size", 768), vision.get("patch_size", 16)
+    size = vision.get("image_size")
+    if kind in ("dinov2", "dinov2_with_registers"):
+        registers = f"_reg{vision.get('num_register_tokens', 4)}" if kind != "dinov2" else ""
+        arch = f"vit_{DINOV2_SIZES.get(width)}_patch{patch}{registers}_dinov2"
+    elif kind == "dinov3_vit":
+        plus = "_plus" if vision.get("use_gated_mlp") and width == 384 else ""
+        biased = "_qkvb" if vision.get("query_bias", True) and width != 4096 else ""
+        arch, size = f"vit_{DINOV3_SIZES.get(width)}{plus}_patch{patch}_dinov3{biased}", 256
+    elif kind == "clip":
+        arch = _clip_arch(width, patch, vision.get("hidden_act", "quick_gelu") == "quick_gelu", size)
+    elif kind == "siglip":
+        arch = _nearest_arch(f"vit_{SIGLIP_SIZES.get(width)}_patch{patch}_siglip", size)
+    else:
         raise InputError(
-            f"{file} is there already, and nothing is overwritten: use it as the backbone, delete it, or name another "
-            "folder with --to."
+            f"{name} holds a network of transformers' kind {kind or 'unknown'}, not read here: take the same network "
+            "by timm's name, such as vit_base_patch16_224.dino for facebook/dino-vitb16."
         )
-    origin = repository_origin(name, fetch=True) if is_repository(name) else find_origin(BackboneConfig(name))
-    check_normalisation(origin, None)
-    outline = model_outline(origin.arch, **origin.settings)
-    size = native_image_size(origin, outline)
-    tags = metadata_tags(origin, outline, size, name)
-    with torch.random.fork_rng(devices=[]):  # timm draws weights that are overwritten at once
-        model = load_network(origin, origin.file, size) if origin.file else load_from_hub(origin.arch, size)
-    write_weights(file, model, tags)
-    return DownloadedBackbone(file, file.stat().st_size, tags)
+    normalisation = _normalisation(preprocess, "image_")
+    return WeightsOrigin(name, arch, image_size=_image_side(size), **normalisation)
 
 
-def check_downloadable(name: str) -> None:
-    """Refuse names of what is on this machine already, and repositories without their prefix."""
-    if name == "embedded":
-        raise InputError(
-            "The embedded backbone comes with the package: --backbone embedded needs no network."
-        )
-    if name == "auto":
-        raise InputError("auto names no network of its own: name one, as `holotype backbones` lists them.")
-    if Path(name).expanduser().exists() or name.endswith(BACKBONE_SUFFIX):
-        raise InputError(f"{name} is a file: give its path with --backbone, there is nothing to fetch.")
-    if re.fullmatch(r"[\w.-]+/[\w.-]+(@[\w./-]+)?", name):
-        raise InputError(f"{name} looks like a repository of the Hugging Face hub: write {PREFIX}{name}.")
+def _normalisation(content: Config, prefix: str = "") -> dict[str, Any]:
+    """Return mean and std as far as a configuration has them."""
+    return {key: as_rgb(key, content[prefix + key]) for key in ("mean", "std") if content.get(prefix + key)}
 
 
-def backbone_file_name(name: str) -> str:
-    """Of the file, without its ending."""
-    return re.sub(r"[^\w.-]+", "-", name.removeprefix(PREFIX))
+def _clip_arch(width: Any, patch: Any, quick_gelu: bool, size: Any) -> str:
+    activation = "_quickgelu" if quick_gelu else ""
+    return _nearest_arch(f"vit_{CLIP_SIZES.get(width)}_patch{patch}_clip{activation}", size)
 
 
-def native_image_size(origin: WeightsOrigin, outline: Model) -> int:
-    """Side of the images that the weights were made for, in pixels: others are made of these when they are loaded."""
-    _, height, width = outline.pretrained_cfg["input_size"]
-    if origin.image_size is None and height != width:
-        raise InputError(
-            f"{origin.arch} was made for {height} x {width} pixels, not for squares: choose another network."
-        )
-    return origin.image_size or int(height)
+def _nearest_arch(start: str, size: Any) -> str:
+    """Return timm's name for an image size, or that for another: positions are resampled."""
+    found = import_timm().list_models(f"{start}_*")
+    return f"{start}_{size}" if f"{start}_{size}" in found else next(iter(found), start)
 
 
-def metadata_tags(origin: WeightsOrigin, outline: Model, size: int, name: str) -> dict[str, str]:
-    tags = {"timm": origin.arch, "image_size": str(size)}
-    for key in ("mean", "std"):
-        tags[key] = ",".join(str(float(x)) for x in getattr(origin, key) or outline.pretrained_cfg[key])
-    tags |= {
-        "pool": "own" if origin.own_pool else "auto",
-        "license": origin.licence or UNKNOWN,
-        "source": name,
-    }
-    return tags | ({"settings": json.dumps(origin.settings)} if origin.settings else {})
-
-
-def write_weights(file: Path, model: Model, tags: dict[str, str]) -> None:
-    from safetensors import SafetensorError
-    from safetensors.torch import save_file
-
-    state = {key: value.contiguous().clone() for key, value in model.state_dict().items()}
-
-    def write(part: Path) -> None:
-        try:
-            save_file(state, part, metadata=tags)
-        except SafetensorError as error:  # a full disk, too
-            raise OSError(str(error)) from error
-
-    atomic_write(file, write)
+def _image_side(size: Any) -> int | None:
+    """Return the side of a square, from a number or a pair."""
+    size = size[-1] if isinstance(size, list | tuple) else size
+    return int(size) if size else None

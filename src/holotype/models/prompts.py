@@ -90,10 +90,8 @@ def call_frozen(module: nn.Module, x: Tensor) -> Tensor:
 
 def border_mask(size: int, patch: tuple[int, int], border: int = BORDER) -> Tensor:
     """(S, S) of 0 and 1: the outermost `border` pixels of every patch."""
-    height, width = (torch.arange(size) % side for side in patch)
-    rows, columns = (
-        (at < border) | (at >= side - border) for at, side in zip((height, width), patch, strict=True)
-    )
+    inside = ((torch.arange(size) % side, side) for side in patch)
+    rows, columns = ((at < border) | (at >= side - border) for at, side in inside)
     return (rows[:, None] | columns[None, :]).float()
 
 

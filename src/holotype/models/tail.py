@@ -4,12 +4,11 @@ One query per head is left, so that keys and values need not be formed for every
 sum a W_v x = W_v (sum a x). Norms on keys and rotary positions stand between W_k and the product, and then keys are
 formed; values never need to be.
 
-Five tails behind one call, `tail(trunk(images))` -> features (B, D); trunk + tail = the model:
+Four tails behind one call, `tail(trunk(images))` -> features (B, D); trunk + tail = the model:
 
 - AbsorbedTail: plain attention and the CLS token as feature. Attention runs on the normalised tokens themselves,
   and keys and values are never formed.
-- RotaryTail: the same with rotary positions: keys of all tokens, values never formed.
-- KVTail: the same with norms on queries and keys: keys and values of all tokens, the rest for the CLS row.
+- RotaryTail: the same with rotary positions or norms on queries and keys: keys of all tokens, values never formed.
 - PoolTail: an attention pool (SigLIP) behind whole blocks; the pool's keys and values are never formed.
 - WholeTail: everything else (the mean of the patches, other kinds of block).
 
@@ -84,9 +83,8 @@ def _row_tail(model: Model) -> type[WholeTail]:
         return WholeTail
     attn = block.attn
     normed = not (isinstance(attn.q_norm, nn.Identity) and isinstance(attn.k_norm, nn.Identity))
-    if type(block) is vit.Block:
-        return KVTail if normed else AbsorbedTail
-    return RotaryTail if normed or model.rope is not None or attn.qkv is None else AbsorbedTail
+    rotated = getattr(model, "rope", None) is not None
+    return RotaryTail if normed or rotated or attn.qkv is None else AbsorbedTail
 
 
 def _is_plain(block: Block) -> bool:
@@ -163,9 +161,8 @@ class WholeTail(nn.Module):
         )
         self.rope_per_block = bool(getattr(model, "rope_mixed", False))
         rope = rotary_positions(model)
-        self.register_buffer(
-            "rope", rope[first:] if self.rope_per_block and rope is not None else rope, False
-        )
+        own = rope[first:] if self.rope_per_block and rope is not None else rope
+        self.register_buffer("rope", own, persistent=False)
 
     def trained(self) -> list[Block]:
         return list(self.blocks.values())
@@ -246,28 +243,10 @@ class PoolTail(WholeTail):
 
 
 class RowTail(WholeTail):
-    """Earlier trained blocks in full, of the last one only the CLS row."""
+    """Earlier trained blocks in full, of the last one only the CLS row.
 
-    def attend(self, block: Block, tokens: Tensor) -> Tensor:
-        """The CLS row of the block's attention branch before the output projection. (B, N, D) -> (B, D)."""
-        raise NotImplementedError  # abstract: the three forms below
-
-    def from_tokens(self, tokens: Tensor) -> Tensor:
-        *whole, last = self.trained()
-        x = tokens
-        for i, block in enumerate(whole):
-            x = self.run(i, block, x)
-        return self.after_attention(last, x[:, 0], self.attend(last, x))
-
-    def after_attention(self, block: Block, row: Tensor, attended: Tensor) -> Tensor:
-        """The rest of the last block on its CLS row. row, attended: (B, D) -> features (B, D)."""
-        row = row + _scaled(block, 1, block.attn.proj(block.attn.norm(attended)))
-        row = row + _scaled(block, 2, block.mlp(block.norm2(row)))
-        return self.fc_norm(self.norm(row))
-
-
-class StandardisedTail(RowTail):
-    """Splits the learnt part of the first norm off, so that a cache can keep standardised tokens."""
+    The learnt part of the last block's first norm is split off, so that a cache can keep standardised tokens.
+    """
 
     def standardise(self, tokens: Tensor) -> Tensor:
         """The CLS row as it is, then all tokens standardised; with one trained block (B, N, D) -> (B, N + 1, D)."""
@@ -279,7 +258,7 @@ class StandardisedTail(RowTail):
         if not self._standardises():
             return super().from_standardised(x)
         block = self.trained()[0]
-        attended = self.attend_standardised(block, x[:, 1:], *_scale_and_shift(block.norm1, x))
+        attended = self.attend(block, x[:, 1:], *_scale_and_shift(block.norm1, x))
         return self.after_attention(block, x[:, 0], attended)
 
     def _standardises(self) -> bool:
@@ -287,18 +266,31 @@ class StandardisedTail(RowTail):
         blocks = self.trained()
         return len(blocks) == 1 and isinstance(blocks[0].norm1, nn.LayerNorm)
 
-    def attend(self, block: Block, tokens: Tensor) -> Tensor:
-        return self.attend_standardised(block, *_standardised(block.norm1, tokens))
+    def from_tokens(self, tokens: Tensor) -> Tensor:
+        *whole, last = self.trained()
+        x = tokens
+        for i, block in enumerate(whole):
+            x = self.run(i, block, x)
+        return self.after_attention(last, x[:, 0], self.attend(last, *_standardised(last.norm1, x)))
 
-    def attend_standardised(self, block: Block, x: Tensor, gain: Tensor, shift: Tensor) -> Tensor:
-        """The same of x (B, N, D) with norm1(tokens) = x * gain + shift."""
+    def attend(self, block: Block, x: Tensor, gain: Tensor, shift: Tensor) -> Tensor:
+        """The CLS row of the block's attention branch before the output projection, (B, N, D) -> (B, D).
+
+        norm1(tokens) = x * gain + shift.
+        """
         raise NotImplementedError  # abstract: the two forms below
 
+    def after_attention(self, block: Block, row: Tensor, attended: Tensor) -> Tensor:
+        """The rest of the last block on its CLS row. row, attended: (B, D) -> features (B, D)."""
+        row = row + _scaled(block, 1, block.attn.proj(block.attn.norm(attended)))
+        row = row + _scaled(block, 2, block.mlp(block.norm2(row)))
+        return self.fc_norm(self.norm(row))
 
-class AbsorbedTail(StandardisedTail):
+
+class AbsorbedTail(RowTail):
     """Attention on the normalised tokens: W_k goes into the query, W_v onto the pooled row."""
 
-    def attend_standardised(self, block: Block, x: Tensor, gain: Tensor, shift: Tensor) -> Tensor:
+    def attend(self, block: Block, x: Tensor, gain: Tensor, shift: Tensor) -> Tensor:
         attn = block.attn
         # The norm's gain and shift go into the query and the pooled row too: no gradient then passes
         # through the (B, N, D) tokens unless an earlier block asks for it.
@@ -309,13 +301,13 @@ class AbsorbedTail(StandardisedTail):
         return (torch.einsum("bhc,hdc->bhd", pooled, w_v) + b_v).flatten(1)
 
 
-class RotaryTail(StandardisedTail):
+class RotaryTail(RowTail):
     """Keys of all tokens, values pooled. Rotary positions are of the patches alone, so that CLS asks unrotated.
 
     Instead of every key, the query is rotated back to the place of every key: q.(R_j k_j) = (R_j^T q).k_j.
     """
 
-    def attend_standardised(self, block: Block, x: Tensor, gain: Tensor, shift: Tensor) -> Tensor:
+    def attend(self, block: Block, x: Tensor, gain: Tensor, shift: Tensor) -> Tensor:
         attn = block.attn
         (w_q, w_k, w_v), (b_q, b_k, b_v) = _projections(attn)
         q = attn.q_norm(torch.einsum("bc,hdc->bhd", x[:, 0] * gain + shift, w_q) + b_q) * attn.scale
@@ -336,30 +328,13 @@ class RotaryTail(StandardisedTail):
         return q.unsqueeze(2) * cos - _quarter_turn(attn, q).unsqueeze(2) * sin
 
 
-class KVTail(RowTail):
-    """Keys and values of all tokens, one query per head."""
-
-    def attend(self, block: Block, tokens: Tensor) -> Tensor:
-        attn = block.attn
-        heads, width = attn.num_heads, attn.head_dim
-        x = block.norm1(tokens)
-        weight, bias = attn.qkv.weight, _bias(attn.qkv)
-        inner = heads * width
-        q = F.linear(x[:, :1], weight[:inner], bias[:inner]).unflatten(-1, (heads, width))
-        kv = F.linear(x, weight[inner:], bias[inner:]).unflatten(-1, (2, heads, width))
-        k, v = kv.permute(2, 0, 3, 1, 4)  # each (B, H, N, d)
-        out = F.scaled_dot_product_attention(attn.q_norm(q.transpose(1, 2)), attn.k_norm(k), v)
-        return out.flatten(1)  # (B, H, 1, d) -> (B, H d)
-
-
 def _projections(attn: Any) -> tuple[Sequence[Tensor], Sequence[Tensor]]:
     """Weights (H, d, D) and biases (H, d) of queries, keys and values."""
     by_head = (attn.num_heads, attn.head_dim)
     if attn.qkv is None:
         each = (attn.q_proj, attn.k_proj, attn.v_proj)
-        return [one.weight.unflatten(0, by_head) for one in each], [
-            _bias(one).unflatten(0, by_head) for one in each
-        ]
+        weights, biases = [one.weight for one in each], [_bias(one) for one in each]
+        return [w.unflatten(0, by_head) for w in weights], [b.unflatten(0, by_head) for b in biases]
     if getattr(attn, "q_bias", None) is None:
         bias = _bias(attn.qkv)
     else:

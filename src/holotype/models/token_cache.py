@@ -13,19 +13,17 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import hashlib
-import json
 import logging
 import math
 import os
 import re
 import shutil
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, BinaryIO, Protocol
+from typing import BinaryIO
 
 import numpy as np
 import torch
@@ -33,6 +31,7 @@ from torch import Tensor
 
 from holotype.errors import InputError
 from holotype.utils.atomic import atomic_path, clean_partial
+from holotype.utils.distributed import rank, world_size
 from holotype.utils.locks import try_shared_lock
 from holotype.utils.memory import Level
 from holotype.utils.serialization import CorruptFile
@@ -101,8 +100,6 @@ log = logging.getLogger("holotype")
 VALUE_BYTES = 2
 """Of a number in the cache."""
 SUFFIX = ".tokens"
-WRITE_BATCH = 1 << 24
-"""Bytes of a file that is written out because its space cannot be reserved."""
 Size = tuple[int, int]
 """Of the tensor of a cache: entries, numbers in each."""
 
@@ -138,12 +135,67 @@ class CacheViews:
         """Entries per image."""
         return self.weak + self.strong + 1
 
+    def nbytes(self, images: int, width: int) -> int:
+        """Return what a cache of so many images takes. width: numbers of a view as prepared for the tail."""
+        return images * self.entries * width * VALUE_BYTES
 
-class SharedTokens(Protocol):
-    """Who holds the tokens of which image."""
+
+@dataclass(frozen=True)
+class CacheShards:
+    """Which shard of a token cache each image is in.
+
+    The usable images are dealt out to S shards in turn. Position j of every batch is drawn from shard j mod S, whatever
+    the number of processes; process p of P, where P divides S, encodes the positions p, p + P, ... and so needs the
+    images of the shards p, p + P, ... alone. Batches are drawn evenly from the shards, not freely from all images: this
+    is why the number of shards, and not that of processes, is a part of what a run is.
+    """
+
+    count: int
+    shard: Tensor
+    """(N,) of every row of a table, -1 for those that cannot be read; on the CPU."""
+
+    @classmethod
+    def deal(cls, usable: Tensor, n: int, count: int) -> CacheShards:
+        """usable: (n_usable,) rows of a table of n."""
+        if count % world_size():
+            raise InputError(
+                f"{count} shards cannot be dealt out evenly to {world_size()} processes; "
+                "choose a multiple with --train.shards."
+            )
+        if count > len(usable):
+            raise InputError(f"--train.shards {count} is more than the {len(usable):,} usable images.")
+        shard = torch.full((n,), -1)
+        shard[usable] = torch.arange(len(usable)) % count
+        return cls(count, shard)
 
     def owner(self, rows: Tensor) -> Tensor:
-        """(n,) rows -> (n,) number of the process."""
+        """(n,) rows -> (n,) number of the process that holds their tokens."""
+        return self.shard[rows] % world_size()
+
+    def held(self, usable: Tensor) -> Tensor:
+        """(n_held,) places among `usable` of the images that this process holds."""
+        return (self.owner(usable) == rank()).nonzero().flatten()
+
+    def largest(self, usable: Tensor) -> int:
+        """Images of the process that holds the most."""
+        return int(self.owner(usable).bincount(minlength=world_size()).max())
+
+    def draw(
+        self,
+        sampler: Callable[[Tensor, Tensor, int, torch.Generator], Tensor],
+        pools: tuple[Tensor, Tensor],
+        n: int,
+        generator: Callable[[int], torch.Generator],
+    ) -> Tensor:
+        """(n,) rows, of which number j is drawn from shard j mod S, of which n is a multiple.
+
+        pools: labelled and unlabelled rows. generator: of a shard, by its number.
+        """
+        parts = []
+        for number in range(self.count):
+            labelled, unlabelled = (pool[self.shard[pool] == number] for pool in pools)
+            parts.append(sampler(labelled, unlabelled, n // self.count, generator(number)))
+        return torch.stack(parts, dim=1).flatten()
 
 
 @dataclass(eq=False)
@@ -160,7 +212,7 @@ class TokenCache:
     """Spent on building or reading it."""
     checks: EntryChecksums | None = None
     """Of a file that an earlier run left, and that is read as it is used."""
-    shards: SharedTokens | None = None
+    shards: CacheShards | None = None
     """Where each process holds a part of the images: which process has which."""
 
     @property
@@ -183,37 +235,12 @@ class TokenCache:
         return self.tokens.index_select(0, entry)
 
 
-@dataclass(frozen=True)
-class TokenShape:
-    """What a cache of n images takes."""
-
-    images: int
-    width: int
-    """Numbers of a view as prepared for the tail."""
-
-    def nbytes(self, views: CacheViews) -> int:
-        return self.images * views.entries * self.width * VALUE_BYTES
-
-    def size(self, views: CacheViews) -> Size:
-        return (self.images * views.entries, self.width)
-
-
-def key_digest(facts: dict[str, Any]) -> str:
-    """Names a cache by all that decides its content."""
-    return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
-
-
 # -- storage ----------------------------------------------------------------------------------------------
 
 
 def storage_dtype(trunk: torch.dtype) -> torch.dtype:
     """The 16 bits in which the output of a trunk is kept."""
     return torch.bfloat16 if trunk == torch.bfloat16 else torch.float16
-
-
-def empty_tokens(size: Size, dtype: torch.dtype, level: Level, device: torch.device) -> Tensor:
-    """Memory for a cache, on the device or in host memory."""
-    return torch.empty(size, dtype=dtype, device=device if level == "device" else "cpu")
 
 
 def cache_file(folder: Path, digest: str) -> Path:
@@ -273,24 +300,22 @@ def reserve(stream: BinaryIO, nbytes: int) -> None:
         except OSError as error:
             if error.errno not in (errno.EINVAL, errno.EOPNOTSUPP):
                 raise
-    # macOS and some file systems cannot reserve: there the file is written out
+    # macOS and some file systems cannot reserve
     if nbytes > shutil.disk_usage(Path(stream.name).parent).free:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), stream.name)
-    zeros = memoryview(bytes(min(nbytes, WRITE_BATCH)))
-    for start in range(0, nbytes, WRITE_BATCH):
-        stream.write(zeros[: nbytes - start])
+    stream.truncate(nbytes)
 
 
 def save_tokens(tokens: Tensor, file: Path, limit: int) -> None:
     """Write a cache for later runs, unless it is larger than all of them together may be."""
-    entries, width = tokens.shape
-    nbytes = file_bytes((entries, width))
+    size = (len(tokens), tokens.shape[1])
+    nbytes = file_bytes(size)
     if not evict_to_fit(file.parent, nbytes, limit):
         sizes = f"{format_bytes(nbytes)} are more than the {format_bytes(limit)} for all of them"
         log.info("The token cache is not kept for later runs: %s.", sizes)
         return
     try:
-        with writing_tokens(file, (entries, width), tokens.dtype) as kept:
+        with writing_tokens(file, size, tokens.dtype) as kept:
             kept.copy_(tokens)
     except OSError as error:
         log.warning("The token cache could not be kept for later runs: %s.", error.strerror or error)

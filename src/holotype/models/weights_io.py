@@ -5,9 +5,8 @@ from __future__ import annotations
 import hashlib
 import json
 import pickle
-import re
 import zipfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -20,14 +19,7 @@ from holotype.config.schema import IMAGENET_MEAN, IMAGENET_STD, RGB, BackboneCon
 from holotype.errors import InputError
 from holotype.models.convert import State, to_timm_names
 from holotype.models.tail import Model
-from holotype.models.zoo import (
-    build_untrained,
-    check_name,
-    import_timm,
-    licence_of,
-    licence_of_files,
-    normalisations,
-)
+from holotype.models.zoo import check_name, import_timm, licence_of, licence_of_files
 from holotype.utils.text import suggest_path
 
 CAVEAT = (
@@ -35,8 +27,10 @@ CAVEAT = (
     " on 121 k images, which include all CUB images, train and test, without their labels: scores made with "
     "it are comparable with each other, not with published DINO tables."
 )
-EMBEDDED_NAME = "mit"
+MADE_LICENCE = "mit"
 """Licence of the networks made for the project."""
+HUB_PREFIX = "hf-hub:"
+"""Of repositories on the Hugging Face hub."""
 EMBEDDED = Path(__file__).parent / "weights" / "vit_tiny_patch16_128.safetensors"
 
 
@@ -85,79 +79,63 @@ def backbone_caveat(digest: str) -> str:
 
 
 def find_origin(config: BackboneConfig) -> WeightsOrigin:
-    """Find out what `config.name` means."""
-    name, path = config.name, _weights_path(config.name)
-    if path is not None:
-        return _file_origin(path, config, "embedded" if name == "embedded" else path.stem)
-    if "/" in name or "\\" in name or Path(name).suffix in (".pt", ".pth", ".bin", ".ckpt"):
-        raise InputError(f"There is no backbone file {name}: give the path of an existing .safetensors file.")
+    """Find out which file or weights of timm `config.name` means."""
+    name = config.name
+    path = EMBEDDED if name == "embedded" else Path(name).expanduser()
+    if path.suffix == ".safetensors" or path.is_file():
+        return _file_origin(path, config)
+    if "/" in name or "\\" in name or path.is_dir() or path.suffix in (".pt", ".pth", ".bin", ".ckpt"):
+        raise InputError(
+            f"There is no backbone file {name}: give the path of an existing .safetensors file, or write "
+            f"{HUB_PREFIX}organisation/repository for one of the Hugging Face hub."
+        )
     check_name(name, with_weights=True)
     return WeightsOrigin(name, name, licence=licence_of(name))
 
 
-def _weights_path(name: str) -> Path | None:
-    """The file that a name stands for, there or not; None for a name of timm."""
-    path = EMBEDDED if name == "embedded" else Path(name).expanduser()
-    if path.is_dir():
-        raise InputError(f"There is no backbone file {name}: give the path of an existing .safetensors file.")
-    return path if path.suffix == ".safetensors" or path.is_file() else None
-
-
-def _file_origin(path: Path, config: BackboneConfig, name: str) -> WeightsOrigin:
-    """What a safetensors file says about itself: its metadata, else its known stem or content."""
-    said, digest = read_metadata(path), weights_digest(path)
+def _file_origin(path: Path, config: BackboneConfig) -> WeightsOrigin:
+    """Describe a safetensors file by its metadata, or by its stem or content where we made it."""
+    tags, digest = read_metadata(path), weights_digest(path)
     same = [made for made in TEST_BACKBONES.values() if made.digest == digest]
     made = TEST_BACKBONES.get(path.stem) or next(iter(same), None)
-    arch = config.arch or said.get("timm") or (made.arch if made else None)
+    arch = config.arch or tags.get("timm") or (made.arch if made else None)
     if arch is None:
         raise InputError(
             f"The backbone file {path} does not say which network it holds: set arch to timm's name of it, "
             "with the tag of its weights, for example vit_base_patch16_224.dino."
         )
     check_name(arch, with_weights=False)
-    size, mean, std = _describe_file(said, path)
+    try:
+        size = int(tags["image_size"]) if "image_size" in tags else None
+        mean, std = (as_rgb(key, tags[key]) if key in tags else None for key in ("mean", "std"))
+        settings = {} if config.arch else dict(json.loads(tags.get("settings", "{}")))
+    except (ValueError, TypeError, InputError) as error:
+        problem = f"The metadata of {path} (image_size, mean, std, settings) cannot be read: {error}"
+        raise InputError(f"{problem.rstrip('.')}.") from error
+    licence = tags.get("license") or tags.get("licence")
     if made is not None:
         size, mean, std = size or made.image_size, mean or IMAGENET_MEAN, std or IMAGENET_STD
-    licence = EMBEDDED_NAME if made else said.get("license") or said.get("licence") or licence_of_files(arch)
-    own, settings = said.get("pool") == "own", {} if config.arch else _settings(said, path)
-    caveat = CAVEAT if made else ""
-    return WeightsOrigin(name, arch, path, size, mean, std, digest, caveat, settings, own, licence)
-
-
-def _describe_file(said: Mapping[str, str], path: Path) -> tuple[int | None, RGB | None, RGB | None]:
-    """Image size, mean and std of a file's metadata."""
-    try:
-        size = int(said["image_size"]) if "image_size" in said else None
-        mean, std = (as_rgb(key, said[key]) if key in said else None for key in ("mean", "std"))
-    except (ValueError, InputError) as error:
-        raise InputError(
-            f"The metadata of {path} (image_size, mean, std) cannot be read: {str(error).rstrip('.')}."
-        ) from error
-    return size, mean, std
-
-
-def _settings(said: Mapping[str, str], path: Path) -> dict[str, Any]:
-    """Settings of timm's network that a file's metadata names; they belong to the network that it names."""
-    try:
-        found = json.loads(said.get("settings", "{}"))
-    except ValueError:
-        found = None
-    if not isinstance(found, dict):
-        raise InputError(f"The metadata of {path} (settings) cannot be read: fetch the file again.")
-    return found
+        licence = MADE_LICENCE
+    name, own_pool = "embedded" if config.name == "embedded" else path.stem, tags.get("pool") == "own"
+    licence, caveat = licence or licence_of_files(arch), CAVEAT if made else ""
+    return WeightsOrigin(name, arch, path, size, mean, std, digest, caveat, settings, own_pool, licence)
 
 
 def check_normalisation(origin: WeightsOrigin, asked: RGB | None) -> None:
     """Refuse weights whose normalisation nobody knows: those of one network expect different ones."""
-    told = asked is not None or (origin.mean is not None and origin.std is not None)
-    arch, path = origin.arch, origin.file or origin.name
-    if told or origin.name == arch or len(found := normalisations(arch)) == 1:
+    arch = origin.arch
+    if asked is not None or (origin.mean is not None and origin.std is not None) or origin.name == arch:
         return
-    tags = [names[-1] for names in found.values()]
-    which = f"a tag ({' or '.join(tags[:3])})" if tags else "the tag of its weights, where timm has some"
+    timm = import_timm()
+    names = [arch] if "." in arch else timm.list_pretrained(f"{arch}.*")
+    expected = {(tuple(cfg.mean), tuple(cfg.std)): cfg.tag for cfg in map(timm.get_pretrained_cfg, names)}
+    if len(expected) == 1:
+        return
+    tags = " or ".join(f"{arch}.{tag}" for tag in list(expected.values())[:3])
     raise InputError(
-        f"Nothing says which mean and std the weights in {path} expect, since arch {arch} is the network of several: "
-        f"give arch with {which}, or mean and std (ImageNet's, as of DINO: 0.485,0.456,0.406 and 0.229,0.224,0.225)."
+        f"Nothing says which mean and std the weights in {origin.file or origin.name} expect, since arch {arch} is the "
+        f"network of several: give arch with the tag of its weights{f' ({tags})' if tags else ''}, or mean and std "
+        "(ImageNet's, as of DINO: 0.485,0.456,0.406 and 0.229,0.224,0.225)."
     )
 
 
@@ -183,21 +161,26 @@ def weights_digest(path: Path) -> str:
         return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
-REGISTERS = ("reg_token", "register_tokens", "storage_tokens")
-"""Names of registers, here and in the original repositories."""
+def native_image_size(origin: WeightsOrigin, outline: Model) -> int:
+    """Return the side in pixels of the images that the weights were made for."""
+    _, height, width = outline.pretrained_cfg["input_size"]
+    if origin.image_size is None and height != width:
+        raise InputError(
+            f"{origin.arch} was made for {height} x {width} pixels, not for squares: set image_size, or choose another "
+            "network."
+        )
+    return origin.image_size or int(height)
 
 
-def load_network(origin: WeightsOrigin, file: Path, size: int) -> Model:
-    """The network of `origin` for images of `size` pixels, with the weights of `file`."""
-    model = build_untrained(origin.arch, img_size=size, **origin.settings)
-    state = to_timm_names(read_state(file), str(file))
+def load_weights(model: Model, arch: str, file: Path) -> None:
+    """Copy the weights of a file into a network; InputError where they do not fit."""
+    state = to_timm_names(read_state(file))
     state = {k: v.float() if v.is_floating_point() else v for k, v in state.items()}
-    _check_registers(state, model, origin.arch, file)
-    state = _drop_zero_biases(state, model, origin.arch, file)
+    state = _drop_zero_biases(state, model, arch, file)
     try:
         state = _filter(model)(state, model)  # resamples positions for another image size
     except (KeyError, RuntimeError) as error:
-        raise InputError(f"The weights in {file} do not fit {origin.arch} ({error}): check arch.") from error
+        raise InputError(f"The weights in {file} do not fit {arch} ({error}): check arch.") from error
     own = model.state_dict()
     kept = {k: v for k, v in state.items() if not k.startswith("head.")}  # a classifier we do not use
     wrong = {
@@ -206,12 +189,9 @@ def load_network(origin: WeightsOrigin, file: Path, size: int) -> Model:
         "of another shape": [k for k in own if k in kept and own[k].shape != kept[k].shape],
     }
     if any(wrong.values()):
-        told = "; ".join(f"{len(keys)} {what}: {', '.join(keys[:3])}" for what, keys in wrong.items() if keys)
-        raise InputError(
-            f"The weights in {file} do not fit {origin.arch} ({told}): check arch and image_size."
-        )
+        found = "; ".join(f"{len(k)} {what}: {', '.join(k[:3])}" for what, k in wrong.items() if k)
+        raise InputError(f"The weights in {file} do not fit {arch} ({found}): check arch and image_size.")
     model.load_state_dict(kept)
-    return model
 
 
 def read_state(file: Path) -> State:
@@ -229,22 +209,6 @@ def read_state(file: Path) -> State:
         ) from error
     found = found.get("state_dict", found) if isinstance(found, dict) else {}
     return {str(name): value for name, value in found.items() if isinstance(value, Tensor)}
-
-
-def _check_registers(state: State, model: Model, arch: str, file: Path) -> None:
-    """Name the network that does fit, where one of the two has registers and the other has none."""
-    own = getattr(model, "reg_token", None)
-    has = 0 if own is None else own.shape[1]
-    there = next((state[name].shape[-2] for name in REGISTERS if name in state), 0)
-    if there == has or "cls_token" not in state:
-        return
-    base, dot, tag = arch.partition(".")
-    twin = re.sub(r"_reg\d+", "", base)
-    twin = re.sub(r"(_patch\d+)", rf"\1_reg{there}", twin) if there else twin
-    known = twin != base and import_timm().is_model(twin)
-    advice = f"use arch {twin}{dot}{tag}" if known else "use the arch that they were made for"
-    counts = (f"{there} registers" if there else "no registers", f"{has}" if has else "none")
-    raise InputError(f"The weights in {file} hold {counts[0]}, but {arch} has {counts[1]}: {advice}.")
 
 
 def _drop_zero_biases(state: State, model: Model, arch: str, file: Path) -> State:

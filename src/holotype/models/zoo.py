@@ -7,7 +7,6 @@ Licences are those that the weights were published under when the list was made;
 
 from __future__ import annotations
 
-import difflib
 import json
 import re
 import time
@@ -20,9 +19,9 @@ from types import ModuleType
 import torch
 from torch import nn
 
-from holotype.config.schema import RGB
 from holotype.errors import InputError
 from holotype.models.tail import Model
+from holotype.utils.text import did_you_mean
 
 FREE_LICENCES = frozenset(
     {"apache-2.0", "mit", "bsd-2-clause", "bsd-3-clause", "cc0-1.0", "cc-by-4.0", "isc", "unlicense"}
@@ -69,11 +68,9 @@ def check_name(name: str, *, with_weights: bool) -> None:
                 f"timm has no weights for {name}: give the path of a .safetensors file with arch {name}, mean and std."
             )
         return
-    usable = timm.list_models(["vit_*", "eva*", "deit3_*"]) + timm.list_pretrained(
-        ["vit_*", "eva*", "deit3_*"]
-    )
-    near = difflib.get_close_matches(name, usable, n=3, cutoff=0.5)
-    hint = f"did you mean {', '.join(near)}?" if near else "timm.list_pretrained() lists those it knows."
+    families = ["vit_*", "eva*", "deit3_*"]
+    known = [*timm.list_models(families), *timm.list_pretrained(families)]
+    hint = did_you_mean(name, known, "timm.list_pretrained() lists those it knows.")
     raise InputError(f'timm knows no network "{name}": {hint}')
 
 
@@ -115,21 +112,6 @@ def licence_of_files(arch: str) -> str:
         return licence_of(arch)
     found = sorted({licence_of(name) for name in import_timm().list_pretrained(f"{arch}.*")})
     return " or ".join(found) if all(has_conditions(licence) for licence in found) else ""
-
-
-def normalisations(arch: str) -> dict[tuple[RGB, RGB], list[str]]:
-    """Mean and std of the weights that a name may mean, timm's first ones first, each with the names of the weights.
-
-    One for a name with a tag; several where weights of one network expect different images; none where timm has none.
-    """
-    timm = import_timm()
-    first = f"{arch}.{timm.get_pretrained_cfg(arch).tag}" if "." not in arch else arch
-    names = [arch] if "." in arch else timm.list_pretrained(f"{arch}.*")
-    found: dict[tuple[RGB, RGB], list[str]] = {}
-    for name in sorted(names, key=lambda name: name != first):
-        cfg = timm.get_pretrained_cfg(name)  # of a name that timm knows
-        found.setdefault((tuple(cfg.mean), tuple(cfg.std)), []).append(name)
-    return found
 
 
 def model_outline(arch: str, **settings: object) -> Model:
@@ -219,6 +201,6 @@ _LISTS = json.loads((Path(__file__).parent / "recommended.json").read_text(encod
 USES: dict[str, str] = {use: content["images"] for use, content in _LISTS.items()}
 """The kinds of images that there are lists for, in words."""
 RECOMMENDED = {
-    use: tuple(RecommendedBackbone(**one) for one in content["backbones"]) for use, content in _LISTS.items()
+    use: tuple(RecommendedBackbone(**x) for x in lists["backbones"]) for use, lists in _LISTS.items()
 }
 """The best first; none of the first ones has strings attached."""

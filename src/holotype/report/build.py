@@ -75,7 +75,7 @@ def build_report(
     data["around"] = page_around(discovery, folder, features)
     data["thumbs"] = {
         "folder": "report/thumbs/", "side": CELL, "grid": GRID,
-        "cell": thumbs.cell.tolist(), "width": thumbs.width.tolist(), "height": thumbs.height.tolist(),
+        "cell": thumbs.cell.tolist(), "width": thumbs.size[:, 0].tolist(), "height": thumbs.size[:, 1].tolist(),
     }  # fmt: skip
     if not with_paths:
         root = discovery.facts.root
@@ -102,11 +102,8 @@ def _thumbs(discovery: Discovery, chosen: ShownImages, folder: Path, progress: b
     """Exemplars lie on the first sheets, so that the overview loads few of them."""
     first = {path for category in discovery.categories for path in category.exemplars[:6]}
     order = np.argsort([path not in first for path in chosen.paths], kind="stable")
-    made = make_thumbnails(
-        [chosen.paths[i] for i in order], [chosen.files[i] for i in order], folder, progress
-    )
-    back = np.argsort(order)
-    return Thumbnails(made.cell[back], made.width[back], made.height[back])
+    paths, files = ([names[i] for i in order] for names in (chosen.paths, chosen.files))
+    return make_thumbnails(paths, files, folder, progress).take(np.argsort(order))
 
 
 def unreported_data(log: Sequence[Edit], told: Sequence[Sequence[str]]) -> list[list[str]]:
@@ -150,14 +147,14 @@ def render_page(discovery: Discovery, folder: Path) -> str:
         total=total_counts(discovery, 0),
         categories=discovery.categories,
         style=Markup(style),
-        style_hash=allowed_path(style),
+        style_hash=csp_hash(style),
         script=Markup(script),
-        script_hash=allowed_path(script),
+        script_hash=csp_hash(script),
     )
 
 
-def allowed_path(text: str) -> str:
-    """How the page's policy names the one script, and the one style, that a browser may run: by its content.
+def csp_hash(text: str) -> str:
+    """Return how the page's policy names the one script, and the one style, that a browser may run: by its content.
 
     Whatever else came to stand in the page would not be run.
     """

@@ -25,6 +25,7 @@ from holotype.data.paths import absolute
 from holotype.data.storage import is_address
 from holotype.errors import InputError
 from holotype.results import ensemble
+from holotype.results.centroids import category_means, unit_rows
 from holotype.results.discovery import Category, Discovery, RunFacts, weighted_sizes
 from holotype.results.edits import Edit
 from holotype.results.purity import purity_known, purity_text
@@ -62,21 +63,11 @@ def runner_up(discovery: Discovery, rows: np.ndarray, features: np.ndarray | Non
         return [-1] * len(rows)
     position = {category.id: i for i, category in enumerate(discovery.categories)}
     place = discovery.images["category_id"].map(position).fillna(-1).to_numpy(int)
-    centre = np.zeros((k, features.shape[1]), np.float32)
-    for start in range(0, len(place), 65_536):
-        block = _unit_rows(np.asarray(features[start : start + 65_536], np.float32))
-        own = place[start : start + 65_536]
-        np.add.at(centre, own[own >= 0], block[own >= 0])
-    likeness = _unit_rows(np.asarray(features[rows], np.float32)) @ _unit_rows(centre).T
+    centre, _ = category_means(features, place, k)
+    likeness = unit_rows(np.nan_to_num(features[rows])) @ unit_rows(centre).T
     own = place[rows]
     likeness[np.flatnonzero(own >= 0), own[own >= 0]] = -np.inf
     return [int(best) if o >= 0 else -1 for best, o in zip(likeness.argmax(axis=1), own, strict=True)]
-
-
-def _unit_rows(rows: np.ndarray) -> np.ndarray:
-    rows = np.nan_to_num(rows)
-    unit: np.ndarray = rows / np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 1e-12)
-    return unit
 
 
 PAGE_FORMAT = 2
@@ -274,18 +265,11 @@ def _whole_sizes(column: pd.Series, scale: int) -> list[int | None]:
 
 
 def _map(frame: pd.DataFrame) -> dict[str, Any]:
-    """x and y in [0, SCALE], y upwards; the same scale for both, so that distances stay distances."""
-    xy = frame[["x", "y"]].to_numpy(float)
-    there = np.isfinite(xy).all(axis=1)
-    if not there.any():
-        return {"x": [None] * len(xy), "y": [None] * len(xy)}
-    low, high = xy[there].min(axis=0), xy[there].max(axis=0)
-    middle, span = (low + high) / 2, max(float((high - low).max()), 1e-12)
-    placed = np.where(there[:, None], (xy - middle) / span + 0.5, np.nan)
-    return {
-        "x": _whole_sizes(pd.Series(placed[:, 0]), COORDINATE_SCALE),
-        "y": _whole_sizes(pd.Series(placed[:, 1]), COORDINATE_SCALE),
-    }
+    """Return x and y in [0, SCALE], y upwards; the same scale for both, so that distances stay distances."""
+    xy = frame[["x", "y"]].where(frame[["x", "y"]].notna().all(axis=1))
+    low, high = xy.min(), xy.max()
+    placed = (xy - (low + high) / 2) / max(float((high - low).max()), 1e-12) + 0.5
+    return {name: _whole_sizes(placed[name], COORDINATE_SCALE) for name in ("x", "y")}
 
 
 def _sparse(column: pd.Series) -> dict[str, str]:
@@ -316,14 +300,8 @@ def _links(chosen: ShownImages, folder: Path) -> dict[str, Any]:
 
 
 def _common_root(paths: list[str]) -> str:
-    """The folders that all paths begin with, with the last separator; "" where there are none."""
-    if not paths:
-        return ""
-    first, last = min(paths), max(paths)  # what these two share, all share
-    n = next(
-        (i for i, (a, b) in enumerate(zip(first, last, strict=False)) if a != b), min(len(first), len(last))
-    )
-    shared = first[:n]
+    """Return the folders that all paths begin with, with the last separator; "" where there are none."""
+    shared = os.path.commonprefix(paths)  # noqa: RUF071  by characters: paths may be addresses
     return shared[: max(shared.rfind("/"), shared.rfind(os.sep)) + 1]
 
 
@@ -358,42 +336,28 @@ MEMORY_BYTES = 240_000
 
 
 def nearest_images(rows: np.ndarray, features: np.ndarray | None, total: int) -> dict[str, Any]:
-    """What the page knows of likeness, for the n images that it shows.
+    """Return what the page knows of likeness, for the n images that it shows.
 
     rows: (n,) rows of the images in the collection of `total` images. features: (total, D); NaN rows for unread images.
     Returns each: length k of a list; list: n * k numbers of images, the nearest first, -1 = none; why there are none.
     """
-    n = len(rows)
-    if features is None or len(features) != total:
-        return _without(
-            "The features of this run were not kept, so this report does not know which images are alike."
-        )
+    n, why = len(rows), ""
     each = min(NEIGHBOURS_PER_IMAGE, MEMORY_BYTES // max(1, n))
-    if each < MIN_NEIGHBOURS:
-        return _without(
-            f"This report shows {n:,} images, and has no room for lists of similar ones above "
-            f"{MEMORY_BYTES // MIN_NEIGHBOURS:,}."
-        )
+    if features is None or len(features) != total:
+        why = "The features of this run were not kept, so this report does not know which images are alike."
+    elif each < MIN_NEIGHBOURS:
+        most = MEMORY_BYTES // MIN_NEIGHBOURS
+        why = f"This report shows {n:,} images, and has no room for lists of similar ones above {most:,}."
+    if why or features is None:
+        return {"each": 0, "list": [], "why": why}
     nearest = np.full((n, each), -1, dtype=np.int64)
     own = np.asarray(features[rows], np.float32)
     known = np.flatnonzero(np.isfinite(own).all(axis=1))
-    found = _nearest(own[known], min(each, len(known) - 1))
-    nearest[known, : found.shape[1]] = known[found]
+    if len(known) > 1:
+        import torch
+
+        from holotype.clustering.knn import nearest_neighbours
+
+        _, found = nearest_neighbours(torch.from_numpy(own[known]), min(each, len(known) - 1))
+        nearest[known, : found.shape[1]] = known[found.numpy()]
     return {"each": each, "list": nearest.ravel().tolist(), "why": ""}
-
-
-def _nearest(features: np.ndarray, k: int) -> np.ndarray:
-    """(m, D) -> (m, k) rows of the k others with the largest cosine, best first."""
-    if k < 1:
-        return np.empty((len(features), 0), np.int64)
-    import torch
-
-    from holotype.clustering.knn import nearest_neighbours
-
-    _, rows = nearest_neighbours(torch.from_numpy(features), k)
-    found: np.ndarray = rows.numpy()
-    return found
-
-
-def _without(why: str) -> dict[str, Any]:
-    return {"each": 0, "list": [], "why": why}

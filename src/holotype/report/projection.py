@@ -42,7 +42,7 @@ def project_tsne(
     flat = x[:, :2]
     # More places than neighbours are needed: many copies of a few images would give t-SNE distances of zero.
     if len(rows) >= FEW_IMAGES and len(np.unique(x.round(5), axis=0)) >= FEW_IMAGES:
-        points = trustworthiness(x, seed)
+        points = tsne(x, seed)
         flat = points if np.isfinite(points).all() else flat
     place[rows] = scale_to_frame(flat)
     return place
@@ -69,15 +69,15 @@ def principal(x: np.ndarray, dimensions: int) -> np.ndarray:
     return np.pad(components, ((0, 0), (0, max(0, 2 - components.shape[1]))))
 
 
-def trustworthiness(x: np.ndarray, seed: int) -> np.ndarray:
-    """(n, 2) by t-SNE. x: (n, d) principal components."""
+def tsne(x: np.ndarray, seed: int) -> np.ndarray:
+    """Return (n, 2) points. x: (n, d) principal components."""
     from sklearn.manifold import TSNE
     from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
     perplexity = min(30.0, (len(x) - 1) / 3)
     with threadpool_limits(limits=THREADS, user_api="openmp"):
-        tsne = TSNE(perplexity=perplexity, init="pca", max_iter=STEPS, random_state=seed)
-        return np.asarray(tsne.fit_transform(x))
+        model = TSNE(perplexity=perplexity, init="pca", max_iter=STEPS, random_state=seed)
+        return np.asarray(model.fit_transform(x))
 
 
 def scale_to_frame(points: np.ndarray) -> np.ndarray:
@@ -115,15 +115,15 @@ def add_projection(folder: Path, *, device: str = "auto", progress: bool = False
 
 
 def stored_features(folder: Path, found: Discovery, device: str, progress: bool) -> np.ndarray | None:
-    """(N, D) float16 from features.npy; where it is not there it is made. None where no image can be read any more."""
+    """Return (N, D) float16 from features.npy, which is made where it is missing; None where no image can be read."""
     features = read_features(folder, len(found.images))
-    if features is not None:
-        return features
-    features = compute_features(folder, found, device, progress)
-    if not np.isfinite(features).any():
-        return None
-    write_features(folder, features)
-    return features.astype(np.float16)  # as they are kept: a command that goes on finds these
+    if features is None:
+        computed = compute_features(folder, found, device, progress)
+        if not np.isfinite(computed).any():
+            return None
+        write_features(folder, computed)
+        features = computed.astype(np.float16)  # as they are stored: a command that goes on finds these
+    return features
 
 
 def compute_features(folder: Path, found: Discovery, device: str, progress: bool) -> np.ndarray:

@@ -102,7 +102,8 @@ class Centroids:
 
 
 def category_means(features: np.ndarray, category: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
-    """Mean unit feature m_c (K, D) of each category, and its number of images n_c (K,)."""
+    """Return the mean unit features m_c (K, D) float32 of the categories, and their numbers of images n_c (K,); images
+    with -1 or with NaN do not count."""
     total, n = np.zeros((k, features.shape[1])), np.zeros(k, dtype=np.int64)
     for rows, u in placed_chunks(features, category):
         np.add.at(total, category[rows], u)

@@ -14,6 +14,7 @@ import hashlib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -34,7 +35,7 @@ from holotype.runs.experiment import Experiment
 from holotype.runs.predict import Predictions, predict_new
 from holotype.training.encoder import Encoder
 from holotype.training.views import FreshViews
-from holotype.utils.atomic import TemporaryFolder, write_bytes, write_text
+from holotype.utils.atomic import write_bytes, write_text
 from holotype.utils.console import progress_bar
 from holotype.utils.device import Device
 from holotype.utils.serialization import dump_json, from_dict, read_json, to_dict
@@ -137,7 +138,7 @@ class TrainedModel:
 
     def features(self, images: Iterable[ArrayImage], progress: bool = False) -> ModelReader:
         """Features of the centre crops of paths, PIL images or arrays (data/arrays.py)."""
-        with TemporaryFolder() as folder:
+        with TemporaryDirectory(prefix="holotype-", ignore_cleanup_errors=True) as folder:
             parts = list(self.stream(save_images(images, folder), progress)) or [self._read([])]
         frozen = [part.frozen for part in parts if part.frozen is not None]
         features, problem, note = (

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from holotype.errors import InputError
-from holotype.utils.heartbeat import Beat, is_alive, read_beat
+from holotype.utils.heartbeat import Beat, Progress, is_alive, read_beat
 from holotype.utils.locks import LockInfo, read_lock_info
 from holotype.utils.serialization import CorruptFile, read_json
 from holotype.utils.text import suggest_path
@@ -23,32 +23,19 @@ ROUNDS_NAME = "rounds"
 SCORED_NAME = ("all", "old", "new")
 
 
-@dataclass(frozen=True)
-class Status:
+@dataclass(frozen=True, kw_only=True)
+class Status(Progress):
     """A run or a discovery. What is not known is empty, or None."""
 
     folder: str
     kind: Literal["run", "discovery"]
     state: State
-    phase: str = ""
-    stage: str = ""
-    epoch: int | None = None
-    epochs: int | None = None
-    step: int | None = None
-    steps: int | None = None
-    loss: float | None = None
-    seconds_left: float | None = None
     last_save: str = ""
     """ISO 8601."""
     last_sign: str = ""
     """When the process was heard of last, or the run was finished."""
-    pid: int | None = None
-    host: str = ""
-    command: str = ""
     round: int = 0
     """Of a discovery: the last one that has come to its end."""
-    words: str = ""
-    """Where it was stopped, or why it failed."""
     scores: dict[str, float] = field(default_factory=dict)
     """All, Old and New of a finished run, where the truth is known."""
 
@@ -98,13 +85,13 @@ def status_of(folder: Path) -> Status:
     kind: Literal["run", "discovery"] = "discovery" if _is_discovery(folder) else "run"
     beat, holder = read_beat(folder), read_lock_info(folder)
     done = max((int(n.name) for n in _rounds(folder) if (n / SCORES_NAME).is_file()), default=0)
-    known = Status(str(folder), kind, "begun", round=done, last_save=_last_save(folder))
-    if beat is not None and holder is not None and _is_followed(holder, beat):
-        beat = None
-    lives = holder is not None and is_alive(holder.pid, holder.host, time=beat.time if beat else holder.time)
+    known = Status(folder=str(folder), kind=kind, state="begun", round=done, last_save=_last_save(folder))
+    lives = holder is not None and is_alive(folder, holder.host, holder.time)
+    if holder and beat and lives and (holder.pid, holder.host) != (beat.pid, beat.host):
+        beat = None  # of a process before the one that has the folder now
     if beat is not None:
         told = _from_heartbeat(known, beat)
-        if told.alive and not is_alive(beat.pid, beat.host, beat.born, beat.time):
+        if told.alive and not is_alive(folder, beat.host, beat.time):
             told = dataclasses.replace(told, state="dead")
         if told.alive or kind == "discovery" or not (folder / SCORES_NAME).is_file():
             return told
@@ -117,21 +104,13 @@ def status_of(folder: Path) -> Status:
     return known
 
 
-def _is_followed(holder: LockInfo, beat: Beat) -> bool:
-    """Has a process that lives taken the folder after the one that left the beat?"""
-    same = (holder.pid, holder.host) == (beat.pid, beat.host)
-    return not same and is_alive(holder.pid, holder.host, time=holder.time)
-
-
 def _from_heartbeat(known: Status, beat: Beat) -> Status:
     state: State = "running"
     if beat.ended:
         state = "stopped" if beat.ended == "stopped" else "failed"
-    same = {one.name for one in dataclasses.fields(Status)} & {one.name for one in dataclasses.fields(Beat)}
-    told = {name: getattr(beat, name) for name in same}
-    return dataclasses.replace(
-        known, **told, state=state, last_save=beat.saved or known.last_save, last_sign=beat.time
-    )
+    progress = {one.name: getattr(beat, one.name) for one in dataclasses.fields(Progress)}
+    saved = beat.saved or known.last_save
+    return dataclasses.replace(known, **progress, state=state, last_save=saved, last_sign=beat.time)
 
 
 def _from_lock(known: Status, holder: LockInfo) -> Status:

@@ -22,8 +22,10 @@ from holotype.data.samplers import SAMPLERS, keyed_generator
 from holotype.data.table import Table
 from holotype.errors import InputError
 from holotype.methods.base import Method, Progress, Stage
+from holotype.models.token_cache import CacheShards
+from holotype.training.prefetch import to_device
 from holotype.training.views import Key, ViewSource
-from holotype.utils.distributed import rank, world_size
+from holotype.utils.distributed import world_size
 
 log = logging.getLogger("holotype")
 
@@ -31,64 +33,6 @@ DRAW_BLOCK = 16
 """Steps whose random numbers are drawn and sent to the device together."""
 EPOCHS_AHEAD = 3
 """Steps announced to the source before they are fetched."""
-
-
-@dataclass(frozen=True)
-class CacheShards:
-    """Which shard of a token cache each image is in.
-
-    The usable images are dealt out to S shards in turn. Position j of every batch is drawn from shard j mod S, whatever
-    the number of processes; process p of P, where P divides S, encodes the positions p, p + P, ... and so needs the
-    images of the shards p, p + P, ... alone. Batches are drawn evenly from the shards, not freely from all images: this
-    is why the number of shards, and not that of processes, is a part of what a run is.
-    """
-
-    count: int
-    shard: Tensor
-    """(N,) of every row of a table, -1 for those that cannot be read; on the CPU."""
-
-    @classmethod
-    def deal(cls, usable: Tensor, n: int, count: int) -> CacheShards:
-        """usable: (n_usable,) rows of a table of n."""
-        if count % world_size():
-            raise InputError(
-                f"{count} shards cannot be dealt out evenly to {world_size()} processes; "
-                "choose a multiple with --train.shards."
-            )
-        if count > len(usable):
-            raise InputError(f"--train.shards {count} is more than the {len(usable):,} usable images.")
-        shard = torch.full((n,), -1)
-        shard[usable] = torch.arange(len(usable)) % count
-        return cls(count, shard)
-
-    def owner(self, rows: Tensor) -> Tensor:
-        """(n,) rows -> (n,) number of the process that holds their tokens."""
-        return self.shard[rows] % world_size()
-
-    def held(self, usable: Tensor) -> Tensor:
-        """(n_held,) places among `usable` of the images that this process holds."""
-        return (self.owner(usable) == rank()).nonzero().flatten()
-
-    def largest(self, usable: Tensor) -> int:
-        """Images of the process that holds the most."""
-        return int(self.owner(usable).bincount(minlength=world_size()).max())
-
-    def draw(
-        self,
-        sampler: Callable[[Tensor, Tensor, int, torch.Generator], Tensor],
-        pools: tuple[Tensor, Tensor],
-        n: int,
-        generator: Callable[[int], torch.Generator],
-    ) -> Tensor:
-        """(n,) rows, of which number j is drawn from shard j mod S, of which n is a multiple.
-
-        pools: labelled and unlabelled rows. generator: of a shard, by its number.
-        """
-        parts = []
-        for number in range(self.count):
-            labelled, unlabelled = (pool[self.shard[pool] == number] for pool in pools)
-            parts.append(sampler(labelled, unlabelled, n // self.count, generator(number)))
-        return torch.stack(parts, dim=1).flatten()
 
 
 @dataclass(frozen=True)
@@ -183,15 +127,8 @@ class BatchDraw:
     """Names of the values in `tensors["clock"]`."""
 
 
-@dataclass(frozen=True)
-class EpochDraws:
-    """The draws of one epoch."""
-
-    number: int
-    steps: int
-    """Of the whole epoch."""
-    drawn: Iterator[BatchDraw]
-    """From the step on at which the epoch is entered."""
+EpochDraws = tuple[int, Iterator[BatchDraw]]
+"""Steps of a whole epoch, and the draws from the step on at which it is entered."""
 
 
 class StageDraws:
@@ -210,6 +147,7 @@ class StageDraws:
         """epochs: of the stage. key: of all its draws (seed, number of the stage)."""
         self.stage, self.source, self.method = stage, source, method
         self.rows, self.batch_size, self.epochs, self.key = rows, batch_size, epochs, key
+        self._ahead: EpochDraws | None = None
         if rows.unit is not None and not self.early:
             log.warning(f"{type(method).__name__} draws its images itself, so every frame of a burst counts.")
 
@@ -219,10 +157,19 @@ class StageDraws:
         return type(self.method).rows is Method.rows
 
     def epoch(self, number: int, first: int = 0) -> EpochDraws:
-        """The steps of an epoch from step `first` on, of which the first few are drawn now."""
+        """Return the number of steps of an epoch, and their draws from step `first` on."""
+        ahead, self._ahead = self._ahead, None
+        return ahead or self._begin(number, first)
+
+    def draw_ahead(self, number: int) -> None:
+        """Draw the first batches of the next epoch now, if there is one that does not depend on work at its start."""
+        if number < self.epochs and self.early:
+            self._ahead = self._begin(number)
+
+    def _begin(self, number: int, first: int = 0) -> EpochDraws:
         rows = self.rows_of(number)
         drawn = self.draw(rows, number, first)
-        return EpochDraws(number, len(rows), chain(list(islice(drawn, 1)), drawn))
+        return len(rows), chain(list(islice(drawn, 1)), drawn)
 
     def rows_of(self, number: int) -> Tensor:
         """(steps, B) rows of the table that an epoch sees, on the CPU."""
@@ -261,25 +208,16 @@ class StageDraws:
         part, key = rows[start : start + DRAW_BLOCK], (*self.key, number, start)
         requests = self.source.draw(part, self.stage.views, key)
         moments = [Progress(number, self.epochs, start + i, len(rows)) for i in range(len(part))]
-        times = [schedule_values(self.method, self.stage, at) for at in moments]
+        times = [
+            {"epoch": float(at.epoch), "progress": at.progress, **self.method.schedule(self.stage, at)}
+            for at in moments
+        ]
         clock = torch.tensor([[*time.values()] for time in times], dtype=dtype)
-        tensors = {"image": _to_device(part, device), "clock": _to_device(clock, device)}
+        tensors = {"image": to_device(part, device), "clock": to_device(clock, device)}
         for name, shape in self.method.draws(self.stage, rows.shape[1]).items():
             random = torch.rand(len(part), *shape, generator=keyed_generator(*key, name))
-            tensors[f"random.{name}"] = _to_device(random.to(dtype), device)
+            tensors[f"random.{name}"] = to_device(random.to(dtype), device)
         return [
             BatchDraw(request, {name: block[i] for name, block in tensors.items()}, tuple(times[i]))
             for i, request in enumerate(requests)
         ]
-
-
-def schedule_values(method: Method, stage: Stage, at: Progress) -> dict[str, float]:
-    """What changes with time, by name."""
-    return {"epoch": float(at.epoch), "progress": at.progress, **method.schedule(stage, at)}
-
-
-def _to_device(host: Tensor, device: torch.device) -> Tensor:
-    """To the device without waiting for it."""
-    if device.type != "cuda":
-        return host.to(device)
-    return host.contiguous().pin_memory().to(device, non_blocking=True)

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import hashlib
+import json
 import logging
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
@@ -30,23 +30,20 @@ from holotype.errors import InputError
 from holotype.methods.base import Views
 from holotype.models.backbone import Backbone
 from holotype.models.token_cache import (
+    CacheShards,
     CacheViews,
     EntryChecksums,
     Size,
     TokenCache,
-    TokenShape,
     cache_file,
-    empty_tokens,
     evict_to_fit,
     file_bytes,
     is_complete,
-    key_digest,
     read_tokens,
     save_tokens,
     storage_dtype,
     writing_tokens,
 )
-from holotype.training.batches import CacheShards
 from holotype.training.encoder import Encoder
 from holotype.utils.console import progress_bar
 from holotype.utils.device import Device
@@ -66,6 +63,10 @@ from holotype.utils.text import format_bytes
 
 log = logging.getLogger("holotype")
 
+T = TypeVar("T")
+Fill = Callable[[Tensor], None]
+Tokens = tuple[Tensor, EntryChecksums | None]
+"""Of a cache, with the checksums of a file whose entries are compared as they are used."""
 CACHE_FORMAT = 1
 """Part of every key: raised when the content of a cache changes for the same settings."""
 VIEW_SEED = 0
@@ -95,42 +96,44 @@ def open_cache(
     needs: the most weak and strong views that a step draws; strong ones are left out where none is drawn.
     taken: what images and other caches hold already; by default the images alone. fixed: take exactly `wanted`, as a
     resumed run must. Several processes open it together: all take as many views as fit the one with the least room.
-    shards: each holds a part of the images (batches.py); 0 = each holds all of them. A file serves all of them at once.
+    shards: each holds a part of the images (CacheShards), or all of them if 0. A file serves all processes at once.
     """
     started = time.monotonic()
     wanted = fit_to_needs(wanted, needs, fixed)
     compiled = compute.device.type == "cuda" and len(usable) * wanted.entries >= WORTH_COMPILING
     encoder = Encoder(backbone, compute, compiled=compiled)
-    dealt = CacheShards.deal(usable, len(store), shards) if shards else None
-    shape = _shape(store, encoder, dealt.largest(usable) if dealt else len(usable), usable[:1])
+    first = usable[:1]
+    centre = centre_crops(store.height[first], store.width[first], store.size)
+    width = encoder.inputs(store.crop(first, centre).to(encoder.device)).shape[1]
     budget = find_budget(memory, compute.device, taken or Budget.at(store.level, store.nbytes))
     budget = smallest_budget(all_gather_object(budget))  # so that the plan is the same on all processes
-    plan = plan_cache(wanted, needs, shape, budget, compute.device, fixed, whole=len(usable))
-    held = torch.arange(len(usable))
-    if dealt and plan.level != "disk":
-        held = dealt.held(usable)
-    shape = replace(shape, images=len(held))
+    dealt = CacheShards.deal(usable, len(store), shards) if shards else None
+    most = dealt.largest(usable) if dealt else len(usable)
+    plan = plan_cache(wanted, needs, width, (most, len(usable)), budget, compute.device, fixed)
+    held = dealt.held(usable) if dealt and plan.level != "disk" else torch.arange(len(usable))
     file = None
-    if plan.level == "disk" or _is_kept(compute.device, memory):
-        part = _part(usable, held, len(store), shards)
-        digest = key_digest(_facts(store, backbone, encoder, usable[held], plan.views) | part)
+    # a GPU computes a cache faster than a disk reads it: kept there only in a folder that was named
+    if plan.level == "disk" or compute.device.type == "cpu" or memory.cache_dir is not None:
+        digest = cache_key(store, backbone, encoder, usable, held, plan.views, shards)
         file = cache_file(cache_folder(memory) / "tokens", digest)
+    size = (len(held) * plan.views.entries, width)
+    place = CachePlace(file, size, storage_dtype(encoder.trunk_dtype), plan.level, compute.device)
+    built = False
 
-    def fill_all(tokens: Tensor) -> None:
+    def fill(tokens: Tensor) -> None:
+        nonlocal built
+        built = True
         fill_cache(tokens, plan.views, store, encoder, usable, held, progress)
 
-    dtype = storage_dtype(encoder.trunk_dtype)
-    place = CachePlace(file, shape.size(plan.views), dtype, plan.level, compute.device)
-    got = (_through_file if plan.level == "disk" else _in_memory)(place, budget.disk, fill_all)
+    tokens, checks = (_through_file if plan.level == "disk" else _in_memory)(place, budget.disk, fill)
     position = torch.full((len(store),), -1)
     position[usable[held]] = torch.arange(len(held))
     seconds = time.monotonic() - started
-    cache = TokenCache(plan.views, plan.level, got.tokens, position, seconds, got.checks, dealt)
-    where = f"{format_bytes(cache.nbytes)} in {PLACE_NAMES[cache.level]}, {'read' if got.found else 'built'}"
-    line = f"Token cache: {cache.views} views of {shape.images:,} images, {where} in {cache.seconds:.1f} s"
-    log.log(
-        logging.WARNING if plan.reason else logging.INFO, "; ".join(filter(None, (line, plan.reason))) + "."
-    )
+    cache = TokenCache(plan.views, plan.level, tokens, position, seconds, None if built else checks, dealt)
+    where = f"{format_bytes(cache.nbytes)} in {PLACE_NAMES[cache.level]}, {'built' if built else 'read'}"
+    line = f"Token cache: {cache.views} views of {len(held):,} images, {where} in {cache.seconds:.1f} s"
+    level = logging.WARNING if plan.reason else logging.INFO
+    log.log(level, "; ".join(filter(None, (line, plan.reason))) + ".")
     return cache
 
 
@@ -160,39 +163,36 @@ def fit_to_needs(wanted: CacheViews, needs: Views, fixed: bool) -> CacheViews:
 def plan_cache(
     wanted: CacheViews,
     needs: Views,
-    shape: TokenShape,
+    width: int,
+    images: tuple[int, int],
     budget: Budget,
     device: torch.device,
     fixed: bool = False,
-    *,
-    whole: int | None = None,
 ) -> CachePlan:
-    """The highest level on which at least LEAST views fit, with as many views as fit there.
+    """Return the highest level on which at least LEAST_VIEWS fit, with as many views as fit there.
 
-    shape: of the images that a process holds in memory. whole: those of all processes, which a file holds; by default
-    the same.
+    width: numbers of a view. images: how many a process holds in memory, and how many a file holds, which serves all
+    processes.
     """
-    of_all = replace(shape, images=shape.images if whole is None else whole)
     room: dict[Level, int] = {"device": budget.device, "host": budget.host, "disk": budget.disk}
     if device.type == "cpu":
         room.pop("device")
-    highest = next(iter(room))
+    levels = list(room)
     for level, limit in room.items():
-        held = of_all if level == "disk" else shape
-        views = next((v for v in smaller_views(wanted, needs, fixed) if held.nbytes(v) <= limit), None)
+        n = images[level == "disk"]
+        every = smaller_views(wanted, needs, fixed)
+        views = next((v for v in every if v.nbytes(n, width) <= limit), None)
         if views is None:
             continue
-        if (views, level) == (wanted, highest):
-            return CachePlan(views, level, "")
-        levels = list(room)
         too_small = levels[: levels.index(level) + (views != wanted)]
         rooms = " or ".join(f"the {format_bytes(room[of])} of {PLACE_NAMES[of]}" for of in too_small)
-        reason = f"{format_bytes(held.nbytes(wanted))} for {wanted} views do not fit {rooms}"
-        return CachePlan(views, level, reason)
+        reason = f"{format_bytes(wanted.nbytes(n, width))} for {wanted} views do not fit {rooms}"
+        return CachePlan(views, level, reason if too_small else "")
+    size = format_bytes(wanted.nbytes(images[1], width))
     raise InputError(
-        f"A token cache of {of_all.images:,} images with {wanted} views takes {format_bytes(of_all.nbytes(wanted))}, "
-        f"but there are only {format_bytes(budget.host)} of memory and {format_bytes(budget.disk)} of disk for it: ask "
-        "for fewer views with --cache-views, allow more with --memory.disk_gb, or use --cache-views off."
+        f"A token cache of {images[1]:,} images with {wanted} views takes {size}, but there are only "
+        f"{format_bytes(budget.host)} of memory and {format_bytes(budget.disk)} of disk for it: ask for fewer views "
+        "with --cache-views, allow more with --memory.disk_gb, or use --cache-views off."
     )
 
 
@@ -221,17 +221,13 @@ class CachePlace:
     level: Level
     device: torch.device
 
-    def is_kept(self) -> bool:
-        return self.file is not None and is_complete(self.file, self.size)
-
-    def find(self) -> CacheTokens | None:
-        """What an earlier run left; None where there is nothing, or it was damaged, which is said, and goes."""
-        if self.file is None or not self.is_kept():
+    def find(self) -> Tokens | None:
+        """Return what an earlier run left; None where there is nothing, or where it was damaged, which is logged."""
+        if self.file is None or not is_complete(self.file, self.size):
             return None
         remove_stale_lock(self.file)
         try:
-            tokens, checks = read_tokens(self.file, self.size, self.dtype, self.level, self.device)
-            return CacheTokens(tokens, checks, found=True)
+            return read_tokens(self.file, self.size, self.dtype, self.level, self.device)
         except CorruptFile as error:
             log.warning("%s was damaged since it was written (%s), and is made again.", self.file, error)
             self.file.unlink(missing_ok=True)
@@ -239,74 +235,63 @@ class CachePlace:
             pass
         return None
 
-    def alone(self) -> contextlib.AbstractContextManager[None]:
-        """While a cache is made: of two commands that need it, the second waits and finds it."""
-        if self.file is None or world_size() > 1:  # the processes of a run meet on the way
-            return contextlib.nullcontext()
-        try:
-            self.file.parent.mkdir(parents=True, exist_ok=True)
-        except OSError:  # writing it will tell
-            return contextlib.nullcontext()
-        return wait_for_lock(self.file, "a token cache")
-
-
-@dataclass(frozen=True)
-class CacheTokens:
-    """The tokens of a cache."""
-
-    tokens: Tensor
-    checks: EntryChecksums | None = None
-    found: bool = False
-    """Whether an earlier run had left them."""
-
-
-Fill = Callable[[Tensor], None]
-
-
-def _in_memory(place: CachePlace, limit: int, fill_all: Fill) -> CacheTokens:
-    """Each process looks for itself: disks differ."""
-    if found := place.find():
-        return found
-    with place.alone():
-        if found := place.find():
+    def find_or_make(self, make: Callable[[], T]) -> Tokens | T:
+        """Return what an earlier run left, else what `make` returns; of two commands, the second waits and finds it."""
+        if found := self.find():
             return found
-        tokens = empty_tokens(place.size, place.dtype, place.level, place.device)
-        fill_all(tokens)
+        lock: contextlib.AbstractContextManager[None] = contextlib.nullcontext()
+        if self.file is not None and world_size() == 1:  # the processes of a run meet on the way
+            with contextlib.suppress(OSError):  # writing it will tell
+                self.file.parent.mkdir(parents=True, exist_ok=True)
+                lock = wait_for_lock(self.file, "a token cache")
+        with lock:
+            return self.find() or make()
+
+
+def _in_memory(place: CachePlace, limit: int, fill: Fill) -> Tokens:
+    """Each process looks for itself: disks differ."""
+
+    def make() -> Tokens:
+        where = place.device if place.level == "device" else "cpu"
+        tokens = torch.empty(place.size, dtype=place.dtype, device=where)
+        fill(tokens)
         if place.file and local_rank() == 0:
             save_tokens(tokens, place.file, limit)
-    return CacheTokens(tokens)
+        return tokens, None
+
+    return place.find_or_make(make)
 
 
-def _through_file(place: CachePlace, limit: int, fill_all: Fill) -> CacheTokens:
+def _through_file(place: CachePlace, limit: int, fill: Fill) -> Tokens:
     """The same in a file, which the first process writes for all of them.
 
     Then, on machines that do not share its disk, the first process there does.
     """
     assert place.file is not None
-    folder, found = place.file.parent, place.is_kept()
+    file, folder, problem = place.file, place.file.parent, ""
+
+    def make() -> None:
+        evict_to_fit(folder, file_bytes(place.size), limit)
+        with writing_tokens(file, place.size, place.dtype) as tokens:
+            fill(tokens)
+
     for writes in (rank() == 0, local_rank() == 0):
-        problem = ""
-        if writes and not place.find():
-            try:
-                with place.alone():
-                    if not place.find():
-                        evict_to_fit(folder, file_bytes(place.size), limit)
-                        with writing_tokens(place.file, place.size, place.dtype) as tokens:
-                            fill_all(tokens)
-            except OSError as error:
-                problem = error.strerror or str(error)
-        if problems := [told for told in all_gather_object(problem) if told]:
+        try:
+            if writes:
+                place.find_or_make(make)
+        except OSError as error:
+            problem = error.strerror or str(error)
+        if problems := [each for each in all_gather_object(problem) if each]:
             raise InputError(
                 f"The token cache could not be written to {folder} ({problems[0]}); free some space, give another "
                 "folder with --memory.cache_dir, or ask for fewer views with --cache-views."
             )
-    got = place.find()
-    if got is None:
+    if (found := place.find()) is None:
         raise InputError(
-            f"{place.file} is gone or damaged though it was written just now; check the disk, or give another folder "
-            "with --memory.cache_dir."
+            f"{file} is gone or damaged though it was written just now; check the disk, or give another folder with "
+            "--memory.cache_dir."
         )
-    return got if found else replace(got, checks=None, found=False)
+    return found
 
 
 # -- the views of an image --------------------------------------------------------------------------------
@@ -358,14 +343,26 @@ def draw_strong(number: int) -> Recipe:
 # -- what decides its content -----------------------------------------------------------------------------
 
 
-def _facts(
-    store: ImageStore, backbone: Backbone, encoder: Encoder, usable: Tensor, views: CacheViews
-) -> dict[str, Any]:
-    """All that decides the content of a cache."""
-    return {
+def cache_key(
+    store: ImageStore,
+    backbone: Backbone,
+    encoder: Encoder,
+    usable: Tensor,
+    held: Tensor,
+    views: CacheViews,
+    shards: int,
+) -> str:
+    """Return a digest of all that decides the content of a cache of the images `usable[held]`."""
+
+    def rows(some: Tensor) -> list[str]:
+        """A digest of rows where they are not all: as many others may add up to the same."""
+        return [] if len(some) == len(store) else [hashlib.sha256(some.numpy().tobytes()).hexdigest()]
+
+    here = usable[held]
+    facts: dict[str, Any] = {
         "format": CACHE_FORMAT,
         "images": store.digest(),
-        "usable": [len(usable), int(usable.sum()), *_cache_name(usable, len(store))],
+        "usable": [len(here), int(here.sum()), *rows(here)],
         "backbone": backbone.digest,
         "image_size": backbone.image_size,
         **backbone.changes,
@@ -374,35 +371,10 @@ def _facts(
         "views": str(views),
         "view_seed": VIEW_SEED,
         "operations": list(OPERATIONS),
-        "recipes": [
-            {f.name: getattr(draw_strong(n), f.name).tolist() for f in dataclasses.fields(Recipe)}
-            for n in range(views.strong)
-        ],
+        "recipes": [{k: v.tolist() for k, v in vars(draw_strong(n)).items()} for n in range(views.strong)],
         "trunk": str(encoder.trunk_dtype),
         "dtype": str(storage_dtype(encoder.trunk_dtype)),
     }
-
-
-def _part(usable: Tensor, held: Tensor, n: int, shards: int) -> dict[str, Any]:
-    """Of the images that this process holds, where it holds a part of them: whose, and of which. Views are drawn for
-    all of these."""
-    if len(held) == len(usable):
-        return {}
-    return {"part": [shards, world_size(), rank()], "of": _cache_name(usable, n)}
-
-
-def _cache_name(usable: Tensor, n: int) -> list[str]:
-    """A digest of the rows where they are not all n: as many others may add up to the same."""
-    return [] if len(usable) == n else [hashlib.sha256(usable.numpy().tobytes()).hexdigest()]
-
-
-def _shape(store: ImageStore, encoder: Encoder, n: int, first: Tensor) -> TokenShape:
-    """Sizes of n images, found by encoding the first. first: (1,) its row."""
-    crops = centre_crops(store.height[first], store.width[first], store.size)
-    prepared = encoder.inputs(store.crop(first, crops).to(encoder.device))
-    return TokenShape(n, prepared.shape[1])
-
-
-def _is_kept(device: torch.device, memory: MemoryConfig) -> bool:
-    """A GPU computes a cache faster than a disk reads it: kept there only in a folder that was named."""
-    return device.type == "cpu" or memory.cache_dir is not None
+    if len(held) < len(usable):  # views are drawn for all of them
+        facts |= {"part": [shards, world_size(), rank()], "of": rows(usable)}
+    return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()

@@ -41,12 +41,6 @@ class Unregistered:
         return self
 
 
-def registers(owner: nn.Module, module: nn.Module) -> bool:
-    """Whether `owner` would train or save a parameter of `module`."""
-    theirs = {id(parameter) for parameter in module.parameters()}
-    return any(id(parameter) in theirs for parameter in owner.parameters())
-
-
 class Encoder:
     """Turns images into what the trained part takes (`inputs`), and that into features (`encode`, `embed`).
 
@@ -88,7 +82,8 @@ class Encoder:
     def _build(self, method: Method) -> nn.Module:
         """What the method makes of trunk and tail, bound to it."""
         module = method.build_encoder(Unregistered(self.trunk), self.tail).to(self.device, self.dtype)
-        if registers(module, self.trunk):
+        frozen = {id(parameter) for parameter in self.trunk.parameters()}
+        if any(id(parameter) in frozen for parameter in module.parameters()):
             raise InputError(
                 f"The encoder of {type(method).__name__} registers the frozen trunk as a part of its own; keep the "
                 "trunk that build_encoder is given as it is, and call it."

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Generator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,17 +11,19 @@ import torch
 
 from holotype.errors import InputError, Stopped
 from holotype.methods.base import Prediction
-from holotype.training.loop import Loop
+from holotype.training.loop import Loop, Training
 from holotype.training.progress import StopRequest, TrainingBar
 from holotype.utils.distributed import rank
 from holotype.utils.memory import is_out_of_memory
+
+Outcome = Prediction | InputError | Stopped
 
 
 @dataclass(frozen=True)
 class LoopEnd:
     """What a loop ended with, and the seconds it had taken by then."""
 
-    outcome: Prediction | InputError | Stopped
+    outcome: Outcome
     seconds: float
 
     def prediction(self) -> Prediction:
@@ -58,9 +60,7 @@ def train_in_turns(loops: Mapping[str, Loop], *, fewer: str = "--parallel") -> d
     return ended
 
 
-def step_loop(
-    turn: Generator[None, None, Prediction], together: int, fewer: str = "--parallel"
-) -> Prediction | InputError | Stopped | None:
+def step_loop(turn: Training, together: int, fewer: str = "--parallel") -> Outcome | None:
     """One step of a loop; what it ended with, if that was its end."""
     try:
         next(turn)

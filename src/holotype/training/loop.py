@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import nullcontext
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +26,6 @@ from holotype.training.divergence import Diverged, DivergenceGuard
 from holotype.training.encoder import predict_table
 from holotype.training.optim import build_sgd, logged_rate, reset_parameters, restore_momentum, set_rates
 from holotype.training.progress import StopRequest, TrainingBar, score_line
-from holotype.training.stage import StageRun, log_duration
 from holotype.training.step import Step, out_of_memory
 from holotype.training.views import Key, ViewSources, evaluation_features, table_features
 from holotype.utils.device import Device
@@ -34,6 +34,18 @@ from holotype.utils.memory import is_out_of_memory
 from holotype.utils.serialization import SchemaError
 
 Score = Callable[[Prediction], dict[str, Any]]
+Training = Generator[None, None, Prediction]
+"""Of a loop: yields after each step, and returns where the images are placed."""
+
+
+@dataclass(frozen=True)
+class StageRun:
+    """One stage while it trains: its batches, and its step with the optimiser."""
+
+    stage: Stage
+    epochs: int
+    batches: StageDraws
+    step: Step
 
 
 class Loop:
@@ -83,8 +95,6 @@ class Loop:
         """Stages so far, and whether their steps were replayed as a CUDA graph."""
         self.journal = Checkpointer(folder, identity)
         self.guard = DivergenceGuard(round(config.warmup * config.epochs))
-        self.on_epoch: Callable[[int], None] | None = None
-        """Called after each epoch of a stage with the number of epochs done."""
         self.rows = training_rows(table, config, self.stages)
         self.steps = self.rows.steps
         method.batch_size, method.steps = config.batch_size, self.steps
@@ -113,17 +123,13 @@ class Loop:
                 raise out_of_memory(self.source.stage, self.config.batch_size) from error
         return self.prediction
 
-    def training(
-        self, stop: StopRequest, bar: TrainingBar | None = None
-    ) -> Generator[None, None, Prediction]:
+    def training(self, stop: StopRequest, bar: TrainingBar | None = None) -> Training:
         """`fit` in pieces: yields after each step, so that several loops can take turns.
 
         bar: one that several loops share; without it each stage has its own.
         """
         self.started = self.last_save = time.monotonic()
-        tensors, at = self._resume(), self.position
-        left = [(s, self.epochs(s) - (n == 0) * at.epoch) for n, s in enumerate(self.stages[at.stage :])]
-        log_duration(self.encoder, left, self.sources.store.size, self.config.batch_size, self.steps)
+        tensors = self._resume()
         while self.position.stage < len(self.stages):
             stage = self.stages[self.position.stage]
             try:
@@ -139,7 +145,7 @@ class Loop:
 
     def _run_stage(
         self, stage: Stage, tensors: dict[str, Tensor], stop: StopRequest, shared: TrainingBar | None
-    ) -> Generator[None, None, None]:
+    ) -> Iterator[None]:
         run = self.current = self._begin_stage(stage, tensors)
         bar = shared or TrainingBar(self.progress and rank() == 0, stage.name, run.epochs * self.steps)
         with nullcontext() if shared else bar:
@@ -149,8 +155,6 @@ class Loop:
                 self.position.epoch = epoch
                 yield from self._run_epoch(run, epoch, stop, bar)
                 self.position = Position(self.position.stage, epoch + 1, 0, self.position.counter)
-                if self.on_epoch:
-                    self.on_epoch(epoch + 1)
             self._save(run)
 
     def _begin_stage(self, stage: Stage, tensors: dict[str, Tensor]) -> StageRun:
@@ -180,19 +184,15 @@ class Loop:
 
     # -- one epoch ----------------------------------------------------------------------------------
 
-    def _run_epoch(
-        self, run: StageRun, epoch: int, stop: StopRequest, bar: TrainingBar
-    ) -> Generator[None, None, None]:
+    def _run_epoch(self, run: StageRun, epoch: int, stop: StopRequest, bar: TrainingBar) -> Iterator[None]:
         if not self.position.begun:
             self._before_epoch(run, epoch)
             self.position.begun = True
         first = self.position.step
-        batches = run.epoch(epoch, first)
+        steps, drawn = run.batches.epoch(epoch, first)
         self.modules.train()
-        for step, batch in enumerate(batches.drawn, start=first):
-            set_rates(
-                run.step.optimiser, self.config.warmup, Progress(epoch, run.epochs, step, batches.steps)
-            )
+        for step, batch in enumerate(drawn, start=first):
+            set_rates(run.step.optimiser, self.config.warmup, Progress(epoch, run.epochs, step, steps))
             terms = run.step(batch)
             self.position.step, self.position.counter = step + 1, self.position.counter + 1
             bar.step(dict(zip(run.step.names, terms, strict=True)) if bar.show else {})
@@ -205,8 +205,8 @@ class Loop:
                 stop.leave(f"stage {run.stage.name}, epoch {epoch + 1} of {run.epochs}, step {step + 1}")
             yield
         # before the log waits for the device, so that the next epoch begins at once
-        run.draw_ahead(epoch + 1)
-        self._log_epoch(run, epoch, batches.steps, bar)
+        run.batches.draw_ahead(epoch + 1)
+        self._log_epoch(run, epoch, steps, bar)
 
     def _before_epoch(self, run: StageRun, epoch: int) -> None:
         self.modules.eval()

@@ -13,9 +13,11 @@ from holotype.errors import InputError
 from holotype.methods.base import ParamGroup, Progress
 from holotype.methods.schedules import cosine_lr
 
+Parameters = dict[str, nn.Parameter]
+
 
 def build_sgd(
-    learnable: dict[str, nn.Parameter],
+    learnable: Parameters,
     trains: tuple[str, ...],
     lr: float,
     momentum: float,
@@ -36,34 +38,9 @@ def build_sgd(
     training = {name: p for name, p in learnable.items() if p.requires_grad}
     if not training:
         raise InputError(f"no parameter learns: none begins with {' or '.join(trains)}.")
-    # A captured step cannot read a number of the host: there the rate is a tensor, which only the fused form takes.
-    device = next(iter(training.values())).device
-    on_cuda = device.type == "cuda"
-    groups = [
-        {**group, "lr": torch.tensor(group["lr"], device=device) if on_cuda else group["lr"]}
-        for group in _groups(training, lr, weight_decay, rates, slowed, block_rate)
-    ]
-    optimiser = torch.optim.SGD(groups, lr=lr, momentum=momentum, fused=on_cuda)
-    if momentum:
-        for parameter in training.values():
-            optimiser.state[parameter]["momentum_buffer"] = torch.zeros_like(parameter)
-    return optimiser
-
-
-def _groups(
-    training: dict[str, nn.Parameter],
-    lr: float,
-    weight_decay: float,
-    rates: tuple[ParamGroup, ...],
-    slowed: float,
-    block_rate: float,
-) -> list[dict[str, Any]]:
-    """Two groups of parameters for each rate and share of it, matrices first; those without a rate of their own come
-    before all, and of these the last block and what has none."""
-    stage = ParamGroup("", None, weight_decay)  # `lr` is slowed already
-    members: dict[tuple[ParamGroup, float], list[nn.Parameter]] = {
-        (rate, 1.0): [] for rate in (stage, *rates)
-    }
+    # those without a rate of their own come before all, and of these the last block and what is in none
+    stage = ParamGroup("", None, weight_decay)
+    members: dict[tuple[ParamGroup, float], list[nn.Parameter]] = {(r, 1.0): [] for r in (stage, *rates)}
     share = _block_decay(training, block_rate)
     for name, parameter in training.items():
         own = [rate for rate in rates if name.startswith(rate.prefix)]
@@ -72,14 +49,24 @@ def _groups(
     for rate in rates:
         if not any(found for (one, _), found in members.items() if one is rate):
             raise InputError(f"the rate of {rate.prefix!r} is nobody's: no parameter that learns begins so.")
-    groups = []
+    # A captured step cannot read a number of the host: there the rate is a tensor, which only the fused form takes.
+    device = next(iter(training.values())).device
+    on_cuda, groups = device.type == "cuda", []
     for (rate, part), found in members.items():
         decay = weight_decay if rate.weight_decay is None else rate.weight_decay
-        full = part * (lr if rate.lr is None else slowed * rate.lr)
-        facts = {"lr": full, "full": full, "written": None, "rate": rate}
-        groups.append({"params": [p for p in found if p.ndim > 1], "weight_decay": decay, **facts})
-        groups.append({"params": [p for p in found if p.ndim <= 1], "weight_decay": 0.0, **facts})
-    return groups
+        full = part * (lr if rate.lr is None else slowed * rate.lr)  # `lr` is slowed already
+        for params, decays in (
+            ([p for p in found if p.ndim > 1], decay),
+            ([p for p in found if p.ndim <= 1], 0.0),
+        ):
+            start = torch.tensor(full, device=device) if on_cuda else full
+            facts = {"lr": start, "full": full, "written": None, "rate": rate}
+            groups.append({"params": params, "weight_decay": decays, **facts})
+    optimiser = torch.optim.SGD(groups, lr=lr, momentum=momentum, fused=on_cuda)
+    if momentum:
+        for parameter in training.values():
+            optimiser.state[parameter]["momentum_buffer"] = torch.zeros_like(parameter)
+    return optimiser
 
 
 def _block_decay(names: Collection[str], block_rate: float) -> dict[str, float]:
@@ -122,9 +109,7 @@ def momentum_of(optimiser: torch.optim.Optimizer) -> list[Tensor]:
     return [state["momentum_buffer"] for state in optimiser.state.values() if "momentum_buffer" in state]
 
 
-def momentum_tensors(
-    optimiser: torch.optim.Optimizer, learnable: dict[str, nn.Parameter]
-) -> dict[str, Tensor]:
+def momentum_tensors(optimiser: torch.optim.Optimizer, learnable: Parameters) -> dict[str, Tensor]:
     """`momentum.NAME` for every parameter that has some."""
     found = {}
     for name, parameter in learnable.items():
@@ -135,16 +120,14 @@ def momentum_tensors(
 
 
 def restore_momentum(
-    optimiser: torch.optim.Optimizer, learnable: dict[str, nn.Parameter], tensors: dict[str, Tensor]
+    optimiser: torch.optim.Optimizer, learnable: Parameters, tensors: dict[str, Tensor]
 ) -> None:
     for name, parameter in learnable.items():
         if f"momentum.{name}" in tensors:
             optimiser.state[parameter]["momentum_buffer"].copy_(tensors[f"momentum.{name}"])
 
 
-def reset_parameters(
-    learnable: dict[str, nn.Parameter], initial: dict[str, Tensor], prefixes: tuple[str, ...]
-) -> None:
+def reset_parameters(learnable: Parameters, initial: dict[str, Tensor], prefixes: tuple[str, ...]) -> None:
     """Set the parameters whose names begin so back to their initial values."""
     for name, parameter in learnable.items():
         if prefixes and name.startswith(prefixes):

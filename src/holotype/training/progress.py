@@ -71,71 +71,68 @@ class TrainingBar:
 
     def __init__(self, show: bool, title: str, total: int) -> None:
         self.show = show and not is_quiet()
-        self.last_reading = 0.0
-        if not self.show:
-            return
-        self.plain = PlainBar(title, total, " steps") if console_kind() != "terminal" else None
-        from rich.console import Group
-        from rich.live import Live
-        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-        from rich.text import Text
+        self.done, self.note, self.last_reading = 0, "", 0.0
+        self.plain: PlainBar | None = None
+        self.live: Any = None
+        if self.show and console_kind() != "terminal":
+            self.plain = PlainBar(title, total, " steps")
+        elif self.show:
+            from rich.console import Group
+            from rich.live import Live
+            from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+            from rich.text import Text
 
-        self.progress = Progress(
-            TextColumn(f"[bold]{title}"),
-            BarColumn(),
-            MofNCompleteColumn(),
-            TextColumn("steps,"),
-            TimeRemainingColumn(),
-        )
-        self.task = self.progress.add_task(title, total=total)
-        self.terms = Text("", style="dim")
-        shown = Group(self.progress, self.terms)
-        self.live = Live(shown, console=console(), refresh_per_second=4)
+            columns = (TextColumn(f"[bold]{title}"), BarColumn(), MofNCompleteColumn(), TextColumn("steps,"))
+            self.progress, self.terms = Progress(*columns, TimeRemainingColumn()), Text("", style="dim")
+            self.task = self.progress.add_task(title, total=total)
+            self.live = Live(Group(self.progress, self.terms), console=console(), refresh_per_second=4)
 
     def __enter__(self) -> TrainingBar:
-        if self.show and self.plain is None:
+        if self.live:
             self.live.start()
         return self
 
     def __exit__(self, *_: object) -> None:
-        if self.show and self.plain is not None:
+        if self.plain:
             self.plain.close(always=True)
-        elif self.show:
+        elif self.live:
             self.live.stop()
 
     def part(self, name: str) -> TrainingBar:
-        """The bar as one of several runs sees it, whose lines begin with its name."""
+        """Return the bar as one of several runs sees it, whose lines begin with its name."""
         return _BarPart(self, name)
 
     def advance_to(self, step: int) -> None:
-        if self.show:
-            self.progress.update(self.task, completed=step)
-            if self.plain is not None and self.plain.done == 0:
-                self.plain.before = step
-            self._draw_plain()
+        """Count the steps that an interrupted run had done already."""
+        if self.plain and self.plain.done == 0:
+            self.plain.before = step
+        self._draw(step)
 
     def step(self, terms: Mapping[str, Tensor]) -> None:
-        self._count(1, terms, "")
+        """Count one step, and show its loss terms now and then."""
+        self.count(1, terms)
 
-    def _count(self, steps: int, terms: Mapping[str, Tensor], name: str) -> None:
-        if not self.show:
-            return
-        self.progress.advance(self.task, steps)
-        if terms and time.monotonic() - self.last_reading > SECONDS_BETWEEN_READINGS:
+    def count(self, steps: int, terms: Mapping[str, Tensor], name: str = "") -> None:
+        """Count steps of the run of this name."""
+        if self.show and terms and time.monotonic() - self.last_reading > SECONDS_BETWEEN_READINGS:
             self.last_reading = time.monotonic()
-            told = "  ".join(f"{term} {float(value):.3f}" for term, value in terms.items())
-            self.terms.plain = f"{name}: {told}" if name else told
-        self._draw_plain()
+            note = "  ".join(f"{term} {float(value):.3f}" for term, value in terms.items())
+            self.note = f"{name}: {note}" if name else note
+        self._draw(self.done + steps)
 
-    def _draw_plain(self) -> None:
-        if self.plain is not None:
-            self.plain.show(int(self.progress.tasks[0].completed), self.terms.plain)
+    def _draw(self, done: int) -> None:
+        self.done = done
+        if self.plain:
+            self.plain.show(done, self.note)
+        elif self.live:
+            self.terms.plain = self.note
+            self.progress.update(self.task, completed=done)
 
     def say(self, line: str) -> None:
-        """A line above the bar."""
-        if self.show and self.plain is not None:
+        """Write a line above the bar."""
+        if self.plain:
             print(line, file=sys.stderr, flush=True)
-        elif self.show:
+        elif self.live:
             self.live.console.print(line, highlight=False, soft_wrap=True)
 
 
@@ -143,22 +140,16 @@ class _BarPart(TrainingBar):
     """Counts the steps of one run, of which the whole bar shows the sum."""
 
     def __init__(self, whole: TrainingBar, name: str) -> None:
-        self.show, self.whole, self.name, self.done = whole.show, whole, name, 0
-
-    def __enter__(self) -> TrainingBar:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        pass
+        super().__init__(False, name, 0)
+        self.show, self.whole, self.name = whole.show, whole, name
 
     def advance_to(self, step: int) -> None:
         more = max(step - self.done, 0)  # the second stage of a run counts on
-        self.whole._count(more, {}, self.name)
-        self.done += more
+        self.count(more, {})
 
-    def step(self, terms: Mapping[str, Tensor]) -> None:
-        self.done += 1
-        self.whole._count(1, terms, self.name)
+    def count(self, steps: int, terms: Mapping[str, Tensor], name: str = "") -> None:
+        self.done += steps
+        self.whole.count(steps, terms, self.name)
 
     def say(self, line: str) -> None:
         self.whole.say(f"{self.name}: {line}")

@@ -7,12 +7,13 @@ brings what it needs to the device, `views` hands it to the encoder; only `views
 
 from __future__ import annotations
 
-from collections import deque
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Protocol
+from itertools import groupby
+from operator import itemgetter
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -26,135 +27,57 @@ from holotype.methods.base import Method, Stage, Views
 from holotype.models.backbone import Backbone
 from holotype.models.token_cache import TokenCache
 from holotype.training.encoder import Encoder
+from holotype.training.prefetch import Prefetcher, to_device
 from holotype.utils.device import Device
 from holotype.utils.distributed import all_gather_rows, local_rows, rank, world_size
 
 Key = tuple[int | str, ...]
 
 
-class Prefetcher:
-    """Makes host tensors in a thread and copies them to the device on a side stream, ahead of their use.
+class ViewSource(ABC):
+    """Gives the loop the views of a stage. V views, B images in a batch, b of them on this process."""
 
-    All methods are for one thread, the one that trains. On a device without streams there is nothing to overlap
-    with: `take` makes the tensor itself.
-    """
-
-    def __init__(
-        self,
-        make: Callable[[Any], Tensor],
-        device: torch.device,
-        depth: int = 2,
-        *,
-        thread: bool | None = None,
-    ) -> None:
-        """make: from a request to a tensor on the CPU. depth: how many results may wait, which bounds memory.
-
-        thread: whether to make them in a thread; by default on CUDA only.
-        """
-        self.make, self.device, self.depth = make, device, depth
-        self._copy = _SideCopy(device) if device.type == "cuda" else None
-        threaded = self._copy is not None if thread is None else thread
-        # It starts its thread with the first request, and ends it when nobody has this object any more.
-        self._pool = ThreadPoolExecutor(1, "holotype-ahead") if threaded else None
-        self._requests: deque[Any] = deque()
-        self._coming: deque[Future[tuple[Tensor, torch.cuda.Event | None]]] = deque()
-
-    def expect(self, request: Any) -> None:
-        """Queue a request; never blocks."""
-        self._requests.append(request)
-        self._fill()
-
-    def take(self) -> Tensor:
-        """The next result on the device, in the order of `expect`; what `make` raised is raised here.
-
-        On CUDA the current stream waits for the copy; the processor does not.
-        """
-        if not (self._coming or self._requests):
-            raise RuntimeError("take() without a request: call expect() first")
-        if self._pool is None:
-            return self.make(self._requests.popleft()).to(self.device)
-        coming = self._coming.popleft()
-        self._fill()
-        result, copied = coming.result()
-        if copied is not None:
-            here = torch.cuda.current_stream(self.device)
-            here.wait_event(copied)
-            # It was allocated on the side stream, which must not reuse it before this one is done with it.
-            result.record_stream(here)
-        return result
-
-    def drop(self) -> None:
-        """Forget what is queued; when this returns, `make` is not running."""
-        self._requests.clear()
-        for future in self._coming:
-            future.cancel()
-        wait(self._coming)
-        self._coming.clear()
-
-    def _fill(self) -> None:
-        """Hand requests to the thread, as many as may wait."""
-        while self._pool is not None and self._requests and len(self._coming) < self.depth:
-            self._coming.append(self._pool.submit(self._prepare, self._requests.popleft()))
-
-    def _prepare(self, request: Any) -> tuple[Tensor, torch.cuda.Event | None]:
-        """In the thread: the result on the device, and the event after which it is there."""
-        if self._copy is None:
-            return self.make(request).to(self.device), None
-        return self._copy(self.make, request)
-
-
-class _SideCopy:
-    """Copies to a GPU on a stream of its own, through page-locked memory.
-
-    torch keeps page-locked memory for reuse and hands it out again only after the copies from it are done, so a
-    few buffers go round without an event of ours. The layout of the tensor (channels last) is kept.
-    """
-
-    def __init__(self, device: torch.device) -> None:
-        index = torch.cuda.current_device() if device.index is None else device.index
-        self.device = torch.device("cuda", index)
-        self.stream = torch.cuda.Stream(self.device)
-
-    def __call__(self, make: Callable[[Any], Tensor], request: Any) -> tuple[Tensor, torch.cuda.Event]:
-        # A thread begins on the first GPU, whichever one the run is on; the stream names the right one.
-        with torch.cuda.stream(self.stream):
-            made = make(request)
-            pinned = made if made.is_pinned() else made.pin_memory()
-            result = pinned.to(self.device, non_blocking=True)
-            copied = torch.cuda.Event()
-            copied.record(self.stream)
-        return result, copied
-
-
-class ViewSource(Protocol):
-    """What the loop asks of a source. V views, B images in a batch, b of them on this process."""
-
-    encoder: Encoder
-    stage: Stage
-    """Whose views these are."""
-    shared: bool
+    shared = False
     """Whether each process can give the views of its own shards alone."""
 
+    def __init__(
+        self, encoder: Encoder, stage: Stage | None, device: torch.device, make: Callable[[Any], Tensor]
+    ) -> None:
+        """stage: whose views these are; by default the last, as which images are placed after training. device: where
+        images or tokens lie. make: what a request stands for, on the CPU, where they lie elsewhere than the encoder.
+        """
+        self.encoder, self.stage = encoder, stage or encoder.last
+        self.on_device = device.type == encoder.device.type
+        self.ahead = Prefetcher(make, encoder.device)
+
+    @abstractmethod
     def draw(self, rows: Tensor, views: Views, key: Key) -> Sequence[Any]:
         """(T, B) rows of the next T steps -> one request per step."""
 
-    def expect(self, request: Any) -> None:
-        """Requests are announced in the order in which they are fetched, a few steps ahead."""
-
+    @abstractmethod
     def fetch(self, request: Any) -> dict[str, Tensor]:
         """What `views` needs, on the device; shapes are the same in every step of a stage."""
 
+    @abstractmethod
     def views(self, fetched: dict[str, Tensor]) -> Tensor:
         """(V b, ...) inputs of the encoder, one view after the other."""
 
+    @abstractmethod
     def centre(self, rows: Tensor) -> Tensor:
         """(n,) rows -> (n, D) features of the centre crops."""
 
+    def expect(self, request: Any) -> None:
+        """Announce a request: in the order in which they are fetched, a few steps ahead."""
+        if not self.on_device:
+            self.ahead.expect(request)
+
     def owner(self, rows: Tensor) -> Tensor:
         """(n,) rows -> (n,) number of the process that encodes them for evaluation."""
+        return torch.arange(len(rows)) % world_size()
 
     def close(self) -> None:
         """Forget what was announced and not fetched."""
+        self.ahead.drop()
 
 
 @dataclass(frozen=True)
@@ -169,28 +92,22 @@ class ViewCrops:
     """One of b rows per strong view."""
 
 
-class FreshViews:
+class FreshViews(ViewSource):
     """Every view is cut from the stored image; for a stage on tokens (exact mode) it then runs through the trunk."""
 
-    shared = False
-
     def __init__(self, store: ImageStore, encoder: Encoder, stage: Stage | None = None) -> None:
-        """stage: whose views these are; by default the last, as which images are placed after training."""
-        self.store, self.encoder, self.stage = store, encoder, stage or encoder.last
-        self.on_device = store.device.type == encoder.device.type
+        self.store = store
         self.cut = cut = partial(store.cut, pin=encoder.device.type == "cuda")
         # no method of this object: a ring of references would keep the images until a garbage collector comes by
-        self.ahead = Prefetcher(lambda request: cut(*request), encoder.device)
+        super().__init__(encoder, stage, store.device, lambda request: cut(request.rows, request.crops))
 
     def draw(self, rows: Tensor, views: Views, key: Key) -> list[ViewCrops]:
         steps, batch = rows.shape
         n_views = views.weak + views.strong
         own = local_rows(torch.arange(batch))
         height, width = self.store.height[rows].flatten(), self.store.width[rows].flatten()
-        drawn = [
-            draw_crops(height, width, self.store.size, keyed_generator(*key, "crop", view))
-            for view in range(n_views)
-        ]
+        generators = [keyed_generator(*key, "crop", view) for view in range(n_views)]
+        drawn = [draw_crops(height, width, self.store.size, generator) for generator in generators]
         # (V, 3, T, B) -> a step's crops are (V b,)
         place = torch.stack([torch.stack([c.top, c.left, c.flip.long()]) for c in drawn])
         place = place.view(n_views, 3, steps, batch)[..., own]
@@ -206,10 +123,6 @@ class FreshViews:
     def _recipe(self, batch: int, views: Views, key: Key) -> Recipe:
         group = torch.arange(batch) % views.groups if views.share == "group" else None
         return draw_recipe(batch, keyed_generator(*key), share=views.share, group=group)
-
-    def expect(self, request: ViewCrops) -> None:
-        if not self.on_device:
-            self.ahead.expect((request.rows, request.crops))
 
     def fetch(self, request: ViewCrops) -> dict[str, Tensor]:
         images = self.store.crop(request.rows, request.crops) if self.on_device else self.ahead.take()
@@ -233,21 +146,13 @@ class FreshViews:
         images = self.store.crop(rows, crops) if self.on_device else self.cut(rows, crops)
         return images.to(self.encoder.device)
 
-    def owner(self, rows: Tensor) -> Tensor:
-        return torch.arange(len(rows)) % world_size()
 
-    def close(self) -> None:
-        self.ahead.drop()
-
-
-class CachedViews:
+class CachedViews(ViewSource):
     """Token cache: a view is one of the M weak or S strong views of the image that the trunk has seen already."""
 
     def __init__(self, cache: TokenCache, encoder: Encoder, stage: Stage | None = None) -> None:
-        self.cache, self.encoder = cache, encoder
-        self.stage, self.shared = stage or encoder.last, cache.shards is not None
-        self.on_device = cache.tokens.device.type == encoder.device.type
-        self.ahead = Prefetcher(cache.take, encoder.device)
+        super().__init__(encoder, stage, cache.tokens.device, lambda request: cache.take(request.flatten()))
+        self.cache, self.shared = cache, cache.shards is not None
 
     def draw(self, rows: Tensor, views: Views, key: Key) -> Sequence[Tensor]:
         """One (V, b) tensor of cache entries per step, on the device where the cache is there."""
@@ -261,13 +166,7 @@ class CachedViews:
             drawn.append(self.cache.views.weak + strong[:, :, torch.arange(batch) % sharers])
         view = torch.cat(drawn, dim=1)  # (T, V, B)
         entry = local_rows(self.cache.entry(rows[:, None, :], view).movedim(-1, 0)).movedim(0, -1)
-        if self.on_device and entry.device != self.encoder.device:
-            entry = entry.contiguous().pin_memory().to(self.encoder.device, non_blocking=True)
-        return entry.unbind(0)
-
-    def expect(self, request: Tensor) -> None:
-        if not self.on_device:
-            self.ahead.expect(request.flatten())
+        return (to_device(entry, self.encoder.device) if self.on_device else entry).unbind(0)
 
     def fetch(self, request: Tensor) -> dict[str, Tensor]:
         return {"entry": request} if self.on_device else {"inputs": self.ahead.take()}
@@ -281,11 +180,7 @@ class CachedViews:
         return self.encoder.embed(tokens.to(self.encoder.device), self.stage)
 
     def owner(self, rows: Tensor) -> Tensor:
-        shards = self.cache.shards
-        return torch.arange(len(rows)) % world_size() if shards is None else shards.owner(rows)
-
-    def close(self) -> None:
-        self.ahead.drop()
+        return self.cache.shards.owner(rows) if self.cache.shards else super().owner(rows)
 
 
 class ViewSources:
@@ -335,11 +230,8 @@ class ViewSources:
         epochs: of training. cached: another word for the token cache, where there is one.
         """
         tokens = (cached or self.cache.mode) if self.cache else "exact"
-        parts: list[tuple[str, int]] = []
-        for stage in self.stages:
-            mode = "images" if stage.needs == "images" else tokens
-            same = parts.pop()[1] if parts and parts[-1][0] == mode else 0
-            parts.append((mode, same + stage.length(epochs)))
+        modes = [("images" if s.needs == "images" else tokens, s.length(epochs)) for s in self.stages]
+        parts = [(mode, sum(n for _, n in same)) for mode, same in groupby(modes, key=itemgetter(0))]
         if len(parts) > 1:
             return ", ".join(f"{mode} {n} epoch{'s' * (n != 1)}" for mode, n in parts)
         return parts[0][0] if parts else tokens

@@ -15,8 +15,6 @@ import os
 import sys
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from importlib import import_module
 from typing import TYPE_CHECKING, Any, Literal
 
 from holotype.utils.text import format_duration
@@ -26,55 +24,38 @@ if TYPE_CHECKING:
 
 ConsoleKind = Literal["terminal", "notebook", "pipe"]
 
-
-@dataclass(frozen=True)
-class ConsoleOptions:
-    """What the flags of all commands have asked for."""
-
-    quiet: bool = False
-    """No bars."""
-    no_color: bool = False
-    """Colours are also off where NO_COLOR is set, which rich sees to."""
-
-
-_options = ConsoleOptions()
+_options = {"quiet": False, "no_color": False}
+"""What the flags of all commands have asked for: no bars, no colours. NO_COLOR is seen to by rich."""
 
 
 @contextlib.contextmanager
 def console_options(quiet: bool = False, no_color: bool = False) -> Iterator[None]:
-    """Talk so for as long as the block lasts."""
-    global _options
-    before, _options = _options, ConsoleOptions(quiet, no_color)
+    """Set what the flags have asked for as long as the block lasts."""
+    before = dict(_options)
+    _options.update(quiet=quiet, no_color=no_color)
     try:
         yield
     finally:
-        _options = before
+        _options.update(before)
 
 
 def is_quiet() -> bool:
-    return _options.quiet
+    return _options["quiet"]
 
 
 def console() -> Console:
-    """rich's, on stderr as it is now."""
+    """Return rich's console on stderr as it is now."""
     from rich.console import Console
 
-    return Console(file=sys.stderr, no_color=True if _options.no_color else None)
+    return Console(file=sys.stderr, no_color=_options["no_color"] or None)
 
 
 def console_kind() -> ConsoleKind:
-    """Where stderr is read. A terminal that cannot move its cursor is a pipe."""
-    if in_notebook():
-        return "notebook"
+    """Return where stderr is read. A terminal that cannot move its cursor is a pipe."""
     shown = console()
+    if shown.is_jupyter:
+        return "notebook"
     return "terminal" if shown.is_terminal and not shown.is_dumb_terminal else "pipe"
-
-
-def in_notebook() -> bool:
-    """Jupyter and its kin run cells in a kernel; IPython on a terminal has none."""
-    found: Any = sys.modules.get("IPython")
-    shell = found.get_ipython() if found is not None else None
-    return getattr(shell, "kernel", None) is not None
 
 
 def plain_characters() -> None:
@@ -94,7 +75,7 @@ SECONDS_BETWEEN_CHANGES = 0.5
 
 @contextlib.contextmanager
 def progress_bar(title: str, total: int, show: bool) -> Iterator[Callable[[int], None]]:
-    """A bar for work that is not training; what it yields is told how much more is done."""
+    """Show a bar for work that is not training; yield a function that is told how much more is done."""
     if not show or is_quiet():
         yield lambda more: None
         return
@@ -121,19 +102,18 @@ class PlainBar:
         self.started = self.last = time.monotonic()
         self.told = False
         """Whether a line was written that an end belongs to."""
-        self._cell: Any = None
-        """In a notebook, the output that changes."""
+        self.notebook, self.width = console_kind() == "notebook", 0
 
     def show(self, done: int, note: str = "") -> None:
         """Say how far it is, if it is time to. note: what else there is to say."""
         self.done, self.note = done, note or self.note
         now = time.monotonic()
         wait = max(SECONDS_BETWEEN_LINES, SHARE_BETWEEN_LINES * (now - self.started))
-        if now - self.last >= (SECONDS_BETWEEN_CHANGES if in_notebook() else wait):
-            self._write(now)
+        if now - self.last >= (SECONDS_BETWEEN_CHANGES if self.notebook else wait):
+            self._write(now, end="" if self.notebook else "\n")
 
     def close(self, always: bool = False) -> None:
-        """The last state, where there was one before it or `always`."""
+        """Write the last state, where there was one before it or `always`."""
         if self.told or always:
             self._write(time.monotonic())
 
@@ -146,15 +126,11 @@ class PlainBar:
             parts.append(f"{format_duration(left)} left")
         return f"{self.title}: {', '.join(parts)}" + (f"; {self.note}" if self.note else "")
 
-    def _write(self, now: float) -> None:
+    def _write(self, now: float, end: str = "\n") -> None:
         self.last, self.told, text = now, True, self.line(now)
-        if not in_notebook():
-            print(text, file=sys.stderr, flush=True)
-        elif self._cell is None:
-            display = import_module("IPython.display").display  # there, since this runs in its kernel
-            self._cell = display({"text/plain": text}, raw=True, display_id=True)
-        else:
-            self._cell.update({"text/plain": text}, raw=True)
+        start = "\r" if self.notebook else ""  # over the line before it
+        print(start + text.ljust(self.width), end=end, file=sys.stderr, flush=True)
+        self.width = len(text) if self.notebook else 0
 
 
 class BestEffortStream:
@@ -166,35 +142,32 @@ class BestEffortStream:
         """Why it has dropped something; None where it has not."""
 
     def write(self, text: str) -> int:
-        if self.problem is None:
-            try:
-                self.stream.write(text)
-            except OSError as problem:
-                self._give_up(problem)
+        self._try(self.stream.write, text)
         return len(text)
 
     def flush(self) -> None:
-        if self.problem is None:
-            try:
-                self.stream.flush()
-            except OSError as problem:
-                self._give_up(problem)
+        self._try(self.stream.flush)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.stream, name)
 
-    def _give_up(self, problem: OSError) -> None:
-        """What is still in its buffer goes nowhere, else Python would complain of it at its end."""
-        self.problem = problem
-        with contextlib.suppress(OSError, ValueError):  # a stream in memory has no descriptor
-            nowhere = os.open(os.devnull, os.O_WRONLY)
-            os.dup2(nowhere, self.stream.fileno())
-            os.close(nowhere)
+    def _try(self, action: Callable[..., object], *text: str) -> None:
+        if self.problem is not None:
+            return
+        try:
+            action(*text)
+        except OSError as problem:
+            self.problem = problem
+            # what is still in its buffer goes nowhere, else Python would complain of it at its end
+            with contextlib.suppress(OSError, ValueError):  # a stream in memory has no descriptor
+                nowhere = os.open(os.devnull, os.O_WRONLY)
+                os.dup2(nowhere, self.stream.fileno())
+                os.close(nowhere)
 
 
 @contextlib.contextmanager
 def best_effort_streams() -> Iterator[BestEffortStream]:
-    """stdout and stderr are such for the time of the block. Gives that of stdout."""
+    """Make stdout and stderr such streams for the time of the block; yield that of stdout."""
     before = sys.stdout, sys.stderr
     _fill_gaps()
     lasting: list[Any] = [BestEffortStream(io.StringIO() if stream is None else stream) for stream in before]
@@ -208,8 +181,8 @@ def best_effort_streams() -> Iterator[BestEffortStream]:
 
 
 def _fill_gaps() -> None:
-    """Where a stream is closed (`2>&-`), the first file that is opened would get its number, and whatever a library
-    says on stderr would be written into it."""
+    """Open what is closed: with `2>&-` the first file that is opened would get the number of stderr, and whatever a
+    library says there would be written into it."""
     if None not in (sys.__stdin__, sys.__stdout__, sys.__stderr__):
         return
     while (descriptor := os.open(os.devnull, os.O_RDWR)) < 3:

@@ -4,15 +4,21 @@ from __future__ import annotations
 
 import contextlib
 import os
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from itertools import islice
+from typing import TYPE_CHECKING, Literal, TypeVar
 
 from holotype.config.types import DEVICE_NAMES, is_device_name
 from holotype.errors import InputError
+from holotype.utils.console import progress_bar
 
 if TYPE_CHECKING:
     import torch
 
+T = TypeVar("T")
 Precision = Literal["fp32", "bf16", "fp64"]
 """fp32 and fp64 throughout; bf16: the frozen trunk in it, the tail under autocast, heads and losses in fp32."""
 
@@ -26,16 +32,14 @@ class Device:
 
     @classmethod
     def on(cls, name: str = "auto", precision: Precision | None = None) -> Device:
-        """The device that is asked for, as in --device; without a precision the usual one of the device."""
+        """Return the device that is asked for, as in --device; without a precision the usual one of the device."""
         import torch
 
         from holotype.utils.distributed import local_rank, world_size
 
         where = pick_device(name)
         if where == "mps" and precision == "fp64":
-            raise InputError(
-                "--device mps has no double precision; use --train.precision fp32, or --device cpu."
-            )
+            raise InputError("--device mps has no double precision; use fp32, or --device cpu.")
         if where == "cuda":  # each process of a machine has a GPU of its own
             where = f"cuda:{local_rank()}" if world_size() > 1 else f"cuda:{torch.cuda.current_device()}"
         return cls(torch.device(where), precision or default_precision(where))
@@ -64,7 +68,7 @@ class Device:
 
 
 def pick_device(name: str) -> str:
-    """auto: CUDA, else the CPU. A device that is asked for and absent is an error, not a silent CPU."""
+    """Return the name of a device. auto: CUDA, else the CPU. One that is absent is an error, not a silent CPU."""
     import torch
 
     if name == "auto":
@@ -73,18 +77,14 @@ def pick_device(name: str) -> str:
         raise InputError(f"--device {name} is unknown; use {DEVICE_NAMES}.")
     kind, _, number = name.partition(":")
     available = {"cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available(), "cpu": True}
-    if not available[kind]:
-        raise InputError(f"--device {name} is not to be had on this machine; use --device cpu or auto.")
-    if number and int(number) >= torch.cuda.device_count():
-        raise InputError(
-            f"--device {name} is not to be had on this machine, which has {torch.cuda.device_count()} GPUs, counted "
-            "from 0; use one of these."
-        )
+    gpus = torch.cuda.device_count()
+    if not available[kind] or (number and int(number) >= gpus):
+        raise InputError(f"--device {name} is not available here, where {gpus} GPUs are; use cpu or auto.")
     return name
 
 
 def default_precision(where: str) -> Precision:
-    """bf16 on CUDA, fp32 elsewhere: CPUs without bf16 units are ten times slower in it."""
+    """Return bf16 on CUDA, fp32 elsewhere: CPUs without bf16 units are ten times slower in it."""
     return "bf16" if where.startswith("cuda") else "fp32"
 
 
@@ -99,7 +99,7 @@ def limit_threads(most: int) -> None:
 
 
 def cpu_count() -> int:
-    """Processors this process may use."""
+    """Return the processors that this process may use."""
     return min(_all_cpus(), _largest_thread_count or _all_cpus())
 
 
@@ -107,3 +107,26 @@ def _all_cpus() -> int:
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
+
+
+def thread_map(
+    function: Callable[[str], T], items: Sequence[str], title: str, progress: bool, threads: int | None = None
+) -> Iterator[T]:
+    """Yield function(item) for all items in their order, worked out in threads, with a bar on the terminal.
+
+    threads: as many as there are processors unless given. Few results wait to be taken, however many items there are.
+    """
+    count = threads or cpu_count()
+    ahead: deque[Future[T]] = deque()
+    waiting = iter(items)
+    with (
+        progress_bar(title, len(items), progress and bool(items)) as advance,
+        ThreadPoolExecutor(count) as pool,
+    ):
+        while True:
+            for item in islice(waiting, 4 * count - len(ahead)):
+                ahead.append(pool.submit(function, item))
+            if not ahead:
+                return
+            yield ahead.popleft().result()
+            advance(1)

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from holotype.errors import InputError, Stopped
-from holotype.utils.locks import command_line, is_worker
+from holotype.utils.locks import LOCK, command_line, is_held, is_worker
 from holotype.utils.serialization import FileSchema, dump_json
 
 HEARTBEAT_FILE = "heartbeat.json"
@@ -28,22 +28,16 @@ HEARTBEAT_SCHEMA = FileSchema(1, "delete it; nothing but holotype status needs i
 SECONDS = 1.0
 """Between two beats."""
 SILENT_SECONDS = 30.0
-"""Seconds without a beat after which a process of another machine counts as dead."""
+"""Seconds without a beat after which a process counts as dead that holds no lock here."""
 
 
-@dataclass(frozen=True)
-class Beat:
-    """The content of the file. What is not known is empty, or None."""
+@dataclass(frozen=True, kw_only=True)
+class Progress:
+    """Which process runs a command, and how far it is. What is not known is empty, or None."""
 
-    pid: int
-    host: str
-    born: str
-    """Tells the process from a later one of the same number, where the system says it."""
-    command: str
-    started: str
-    """ISO 8601, like all times here."""
-    time: str
-    """Of this beat."""
+    pid: int | None = None
+    host: str = ""
+    command: str = ""
     phase: str = ""
     """preparing, embedding, counting, training, placing, the map, the report."""
     stage: str = ""
@@ -56,12 +50,21 @@ class Beat:
     loss: float | None = None
     seconds_left: float | None = None
     """Of training."""
+    words: str = ""
+    """Where it was stopped, or why it failed."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Beat(Progress):
+    """The content of the file. Times are ISO 8601."""
+
+    started: str = ""
+    time: str = ""
+    """Of this beat."""
     saved: str = ""
     """When a state was written last."""
     ended: str = ""
     """stopped or failed; "" while it runs."""
-    words: str = ""
-    """Where it was stopped, or why it failed."""
 
 
 class Heartbeat:
@@ -69,33 +72,31 @@ class Heartbeat:
 
     def __init__(self, folder: Path) -> None:
         self.file = folder / HEARTBEAT_FILE
-        now, command = _timestamp(), command_line()
-        self.beat = Beat(os.getpid(), socket.gethostname(), _started(os.getpid()), command[:500], now, now)
-        self._told, self._end = False, threading.Event()
-        self._guard = threading.Lock()
+        process: dict[str, Any] = {"pid": os.getpid(), "host": socket.gethostname()}
+        self.beat = Beat(**process, command=command_line()[:500], started=_timestamp())
+        self._begun, self._end = False, threading.Event()
         self._thread = threading.Thread(target=self._go_on, daemon=True)
 
     def tell(self, **facts: Any) -> None:
-        """What is new. The first word starts the beating; another phase forgets how far the last one was."""
-        if "phase" in facts and facts["phase"] != self.beat.phase:
-            fresh = ("stage", "epoch", "epochs", "step", "steps", "loss", "seconds_left")
-            facts = dict.fromkeys(fresh) | {"stage": ""} | facts
-        with self._guard:
-            self.beat = replace(self.beat, **facts)
-        if not self._told:
-            self._told = True
+        """Note what is new. The first word starts the beating; another phase forgets how far the last one was."""
+        if facts.get("phase", self.beat.phase) != self.beat.phase:
+            numbers = dict.fromkeys(("epoch", "epochs", "step", "steps", "loss", "seconds_left"))
+            facts = {"stage": "", **numbers, **facts}
+        self.beat = replace(self.beat, **facts)
+        if not self._begun:
+            self._begun = True
             self._write()
             self._thread.start()
 
     def end(self, ended: str, words: str = "") -> None:
-        """ended: as in the file; "" where all is done, and the file goes, unless an end was told before."""
-        if not self._told:
+        """Stop beating. ended: as in the file; "" where all is done: then the file goes, unless it says an end."""
+        if not self._begun:
             return
         self._end.set()
         self._thread.join()
-        ended, words = (ended, words) if ended else (self.beat.ended, self.beat.words)
         if ended:
             self.tell(ended=ended, words=" ".join(words.split())[:300])
+        if self.beat.ended:
             self._write()
         else:
             with contextlib.suppress(OSError):
@@ -106,14 +107,11 @@ class Heartbeat:
             self._write()
 
     def _write(self) -> None:
-        with self._guard:
-            self.beat = replace(self.beat, time=_timestamp())
-            text = dump_json({"format": HEARTBEAT_SCHEMA.format, **asdict(self.beat)})
-        part = self.file.with_name(
-            f".{HEARTBEAT_FILE}.{secrets.token_hex(8)}.part"
-        )  # as files.py calls and sweeps them
+        beat = asdict(replace(self.beat, time=_timestamp()))
+        # named as atomic.py names and sweeps parts
+        part = self.file.with_name(f".{HEARTBEAT_FILE}.{secrets.token_hex(8)}.part")
         try:
-            part.write_text(text, encoding="utf-8")
+            part.write_text(dump_json({"format": HEARTBEAT_SCHEMA.format, **beat}), encoding="utf-8")
             os.replace(part, self.file)
         except OSError:
             with contextlib.suppress(OSError):
@@ -126,7 +124,7 @@ _heartbeats: dict[Path, Heartbeat] = {}
 
 @contextmanager
 def running_heartbeat(folder: Path) -> Iterator[None]:
-    """For the time of a command in `folder`. Nothing is written before the first word (`tell`)."""
+    """Beat for the time of a command in `folder`. Nothing is written before the first update."""
     place = folder.resolve()
     if place in _heartbeats or is_worker():
         yield
@@ -146,23 +144,19 @@ def running_heartbeat(folder: Path) -> Iterator[None]:
 
 
 def update_heartbeat(folder: Path | None, **facts: Any) -> None:
-    """Say what is new in `folder`, or in the nearest folder around it that has a heart; None: in all that beat."""
-    if not _heartbeats:
-        return
+    """Update the heartbeat of `folder` or of its nearest parent that has one; None: of all that beat."""
     if folder is None:
-        found = list(_heartbeats.values())
-    else:
+        for heart in [*_heartbeats.values()]:
+            heart.tell(**facts)
+    elif _heartbeats:
         place = folder.resolve()
-        found = [_heartbeats[near] for near in (place, *place.parents) if near in _heartbeats][:1]
-    for heart in found:
-        heart.tell(**facts)
-
-
-# -- for whoever looks on --------------------------------------------------------------------------------
+        nearest = next((near for near in (place, *place.parents) if near in _heartbeats), None)
+        if nearest is not None:
+            _heartbeats[nearest].tell(**facts)
 
 
 def read_beat(folder: Path) -> Beat | None:
-    """The last one; None where there is none."""
+    """Return the last beat; None where there is none."""
     file = folder / HEARTBEAT_FILE
     try:
         return HEARTBEAT_SCHEMA.make(file, Beat, every=False) if file.is_file() else None
@@ -172,23 +166,18 @@ def read_beat(folder: Path) -> Beat | None:
         return None  # its run ended in between
 
 
-def is_alive(pid: int, host: str, born: str = "", time: str = "") -> bool:
-    """Does the process live? On another machine, has it been heard of lately? time: when it was."""
-    if host != socket.gethostname():
-        return time != "" and seconds_since(time) < SILENT_SECONDS
-    if pid < 1:  # these mean groups of processes
-        return False
-    try:
-        os.kill(pid, 0)
-    except (ProcessLookupError, OverflowError):
-        return False
-    except OSError:  # somebody else's
-        pass
-    return not born or _started(pid) == born
+def is_alive(folder: Path, host: str, time: str) -> bool:
+    """Return whether the process that works on `folder` lives: it holds the lock.
+
+    On another machine, or where nothing can be locked, it is one that has been heard of lately. time: when it was.
+    """
+    held = is_held(folder / LOCK)
+    elsewhere = held is None or host != socket.gethostname()
+    return held is True or (elsewhere and seconds_since(time) < SILENT_SECONDS)
 
 
 def seconds_since(moment: str) -> float:
-    """Since an ISO 8601 time; infinity for what is none."""
+    """Return the seconds since an ISO 8601 time; infinity for what is none."""
     try:
         return (datetime.now(UTC) - datetime.fromisoformat(moment)).total_seconds()
     except (ValueError, TypeError):
@@ -197,12 +186,3 @@ def seconds_since(moment: str) -> float:
 
 def _timestamp() -> str:
     return datetime.now(UTC).isoformat(timespec="seconds")
-
-
-def _started(pid: int) -> str:
-    """When the system started a process, in its own unit; "" where it does not tell, or there is none."""
-    try:
-        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-        return "" if fields[0] == "Z" else fields[19]
-    except (OSError, IndexError):
-        return ""

@@ -16,7 +16,6 @@ import os
 import shlex
 import socket
 import sys
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
@@ -33,11 +32,11 @@ LOCK = ".lock"
 NO_LOCK_ERRNOS = (errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOLCK, errno.ENOSYS, errno.EINVAL, errno.EBADF)
 """What a file system answers that has no locks; EBADF: none on files that are open for reading alone."""
 READ_ONLY_ERRNOS = (errno.EACCES, errno.EPERM, errno.EROFS)
-SECONDS_BETWEEN_POLLS = 0.2
 NO_FOLLOW = getattr(os, "O_NOFOLLOW", 0)
-
-POLLS, SHORT_WAIT = 20, 0.01
-"""How often a file is asked for that somebody else has locked for a moment, and the seconds between."""
+RETRIES = 20
+"""How often a lock is tried for while its folder comes and goes with other holders."""
+SHORT_WAIT, POLL_SECONDS = 0.2, 0.01
+"""Seconds that a lock may be held in passing before somebody counts as its holder, and between two looks."""
 
 _warned = False
 
@@ -46,47 +45,28 @@ class NoLocks(Exception):
     """Files cannot be locked where this one lies."""
 
 
-class _Held(Exception):
-    """Somebody else has the lock: `in use by ...`."""
+@contextmanager
+def lock_folder(folder: Path) -> Iterator[None]:
+    """Hold `folder` for the time of a block; InputError names the process that has it, this one included.
 
-
-class FolderLock:
-    """A folder that is held until `release`, or the end of a `with` block, or of the process."""
-
-    def __init__(self, folder: Path, lock: FileLock | None = None, created: list[Path] | None = None) -> None:
-        """lock: None where nothing is held. created: folders made for it, inmost first."""
-        self.folder, self._lock, self._created = folder, lock, created or []
-
-    def release(self) -> None:
-        """Give the folder free; once is enough. A folder that was made for the lock and is still empty goes."""
-        _release(self._lock)
-        self._lock = None
-        with contextlib.suppress(OSError):
-            for folder in self._created:
-                folder.rmdir()
-        self._created = []
-
-    def __enter__(self) -> FolderLock:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.release()
-
-
-def lock_folder(folder: Path, within: FolderLock | None = None) -> FolderLock:
-    """Hold `folder`, which is made if need be; InputError names the process that has it, this one included.
-
-    within: a lock that the caller works under. Where it is of the same folder, it goes on holding it, and the one
-    returned here holds nothing of its own. Of the processes of one run the first alone holds.
+    The folder is made if need be; one that was made for the lock and is still empty goes with it. Of the processes of
+    one run the first alone holds.
     """
-    folder = Path(folder)
-    if is_worker() or (within is not None and within.folder.resolve() == folder.resolve()):
-        return FolderLock(folder)
-    created = [place for place in (folder, *folder.parents) if not place.exists()]
+    if is_worker():
+        yield
+        return
+    path, created = folder / LOCK, [place for place in (folder, *folder.parents) if not place.exists()]
     try:
-        return FolderLock(folder, _acquire(folder / LOCK), created)
-    except _Held as held:
-        raise InputError(f"{folder} is {held}; wait for it to end, or use another folder.") from held
+        lock = _acquire(path)
+    except Timeout as error:
+        raise InputError(f"{folder} is {_in_use(path)}; wait, or use another folder.") from error
+    try:
+        yield
+    finally:
+        _release(lock)
+        with contextlib.suppress(OSError):
+            for place in created:
+                place.rmdir()
 
 
 @contextmanager
@@ -95,16 +75,12 @@ def wait_for_lock(file: Path, wanted: str) -> Iterator[None]:
 
     wanted: what the file is, as in `the log of edits`. The folder must be there. Where nobody can lock, nobody waits.
     """
-    logged = False
-    while True:
-        try:
-            lock = _acquire(lock_path(file))
-            break
-        except _Held as held:
-            if not logged:
-                log.info("Waiting for %s, which is %s (%s).", wanted, held, file)
-            logged = True
-            time.sleep(SECONDS_BETWEEN_POLLS)
+    path = lock_path(file)
+    try:
+        lock = _acquire(path)
+    except Timeout:
+        log.info("Waiting for %s, which is %s (%s).", wanted, _in_use(path), file)
+        lock = _acquire(path, timeout=-1)
     try:
         yield
     finally:
@@ -114,7 +90,7 @@ def wait_for_lock(file: Path, wanted: str) -> Iterator[None]:
 def remove_stale_lock(file: Path) -> None:
     """Remove what a killed process left of its lock on a file; a lock that somebody holds stays."""
     if lock_path(file).exists():
-        with contextlib.suppress(_Held, InputError, OSError):
+        with contextlib.suppress(InputError, OSError):  # Timeout is an OSError
             _release(_acquire(lock_path(file)))
 
 
@@ -141,67 +117,51 @@ def try_shared_lock(descriptor: int) -> bool:
         return False
     import fcntl
 
-    for _ in range(POLLS):
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
-            return True
-        except BlockingIOError:  # somebody looks whether it is in use, which takes no time
-            time.sleep(SHORT_WAIT)
-        except OSError:
-            break
-    return False
-
-
-def is_same_file(descriptor: int, path: Path) -> bool:
-    """Whether `path` still names the open file."""
     try:
-        return os.path.samestat(os.fstat(descriptor), os.stat(path, follow_symlinks=False))
-    except FileNotFoundError:
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except OSError:
         return False
+    return True
 
 
-def _acquire(path: Path) -> FileLock | None:
-    """Return the lock; None where nothing can be locked, or written and so harmed. Raises _Held."""
+def is_held(path: Path) -> bool | None:
+    """Return whether somebody holds a lock file; None where that cannot be told."""
+    try:
+        with open(path, opener=check_not_link) as file:
+            return not try_lock(file.fileno())
+    except (NoLocks, OSError) as error:
+        return False if isinstance(error, FileNotFoundError) else None
+
+
+def check_not_link(path: str, flags: int) -> int:
+    """Open a file, as an `opener`; fails where the last part of the path is a link."""
+    return os.open(path, flags | NO_FOLLOW)
+
+
+def _acquire(path: Path, timeout: float = SHORT_WAIT) -> FileLock | None:
+    """Return the lock, None where nothing can be locked, or written and so harmed. Raises Timeout where it is held."""
     lock = FileLock(path, thread_local=False, fallback_to_soft=False, on_acquired=_write_info)
-    for looks_left in reversed(range(POLLS)):
+    for tries_left in reversed(range(RETRIES)):
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            return lock.acquire(timeout=POLLS * SHORT_WAIT, poll_interval=SHORT_WAIT).lock
-        except Timeout as error:
-            raise _Held(_in_use(path)) from error
+            return lock.acquire(timeout=timeout, poll_interval=POLL_SECONDS).lock
+        except Timeout:
+            raise
         except OSError as error:
-            if error.errno in NO_LOCK_ERRNOS:
-                _warn(path.parent, error)
-                return None
+            if isinstance(error, FileNotFoundError) and tries_left:
+                continue  # its last holder has just removed the folder, or there can be none, as in /proc
             if error.errno in READ_ONLY_ERRNOS and path.parent.is_dir():
-                if _remove_foreign(path):
-                    continue
+                if is_held(path):
+                    raise Timeout(str(path)) from error
+                return None
+            if error.errno in NO_LOCK_ERRNOS:
+                _warn_once(path.parent, error.strerror)
                 return None
             if error.errno == errno.ELOOP:
                 raise InputError(f"{path} is a symbolic link, not a lock; delete it.") from error
-            if isinstance(error, FileNotFoundError) and looks_left:
-                continue  # its last holder has just removed the folder, or there can be none, as in /proc
-            raise InputError(
-                f"The folder {path.parent} cannot be used ({error.strerror or error}); choose another --out."
-            ) from error
+            reason = error.strerror or error
+            raise InputError(f"{path.parent} cannot be used ({reason}); choose another folder.") from error
     return None
-
-
-def _remove_foreign(path: Path) -> bool:
-    """Remove the lock file of another user whose process is gone; False where nothing can be written."""
-    try:
-        descriptor = os.open(path, os.O_RDONLY | NO_FOLLOW)
-    except OSError:
-        return False
-    try:
-        if not try_lock(descriptor):
-            raise _Held(_in_use(path))
-        os.unlink(path)
-        return True
-    except (NoLocks, OSError):
-        return False
-    finally:
-        os.close(descriptor)
 
 
 def _release(lock: FileLock | None) -> None:
@@ -224,9 +184,8 @@ class LockInfo:
 
 def _write_info(descriptor: int) -> None:
     """Write down who holds the lock. A full disk keeps nobody from holding it."""
-    info = LockInfo(
-        os.getpid(), socket.gethostname(), command_line(), datetime.now().astimezone().isoformat()
-    )
+    now = datetime.now().astimezone().isoformat()
+    info = LockInfo(os.getpid(), socket.gethostname(), command_line(), now)
     with contextlib.suppress(OSError):
         os.ftruncate(descriptor, 0)
         os.write(descriptor, (json.dumps(asdict(info), ensure_ascii=False) + "\n").encode())
@@ -244,11 +203,11 @@ def read_lock_info(folder: Path) -> LockInfo | None:
 
 def _read_info(path: Path) -> LockInfo | None:
     try:
-        facts = json.loads(path.read_bytes()[: 1 << 16])
-        datetime.fromisoformat(facts["time"])
-        return LockInfo(int(facts["pid"]), str(facts["host"]), str(facts["command"]), facts["time"])
-    except (OSError, ValueError, KeyError, TypeError):
+        info = LockInfo(**json.loads(path.read_bytes()[: 1 << 16]))
+        datetime.fromisoformat(info.time)
+    except (OSError, ValueError, TypeError):
         return None
+    return info
 
 
 def _in_use(path: Path) -> str:
@@ -258,21 +217,17 @@ def _in_use(path: Path) -> str:
     if (holder.pid, holder.host) == (os.getpid(), socket.gethostname()):
         return "in use by another run of this very process"
     since = datetime.fromisoformat(holder.time).astimezone()
-    when = f"{since:%H:%M}" if since.date() == datetime.now().date() else f"{since:%Y-%m-%d %H:%M}"
-    return f"in use by process {holder.pid} on {holder.host} since {when} ({holder.command[:200]})"
+    process = f"process {holder.pid} on {holder.host}"
+    return f"in use by {process} since {since:%Y-%m-%d %H:%M} ({str(holder.command)[:200]})"
 
 
 def is_worker() -> bool:
-    """Whether this is one of the further processes of a run, in the environment that launchers set."""
+    """Return whether this is one of the further processes of a run, in the environment that launchers set."""
     return "WORLD_SIZE" in os.environ and os.environ.get("RANK", "0") != "0"
 
 
-def _warn(folder: Path, reason: OSError) -> None:
+def _warn_once(folder: Path, reason: object) -> None:
     global _warned
     if not _warned:
-        log.warning(
-            "%s cannot be locked (%s); see to it that no two commands write to it at once.",
-            folder,
-            reason.strerror,
-        )
+        log.warning("%s cannot be locked (%s); let no two commands write to it at once.", folder, reason)
     _warned = True

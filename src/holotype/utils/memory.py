@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import math
 import os
+import re
 import shutil
 import tempfile
 import time
@@ -42,6 +43,11 @@ DEFAULT_DISK = 20 * GB
 """Default of `MemoryConfig.disk_gb`."""
 UNKNOWN_HOST = 4 * GB
 """Available host memory where the system does not tell."""
+CGROUP_FILES = {
+    "": ("memory.max", "memory.current", "inactive_file"),
+    "memory": ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"),
+}
+"""Limit, use and what of it can be reclaimed, by the controller that has them: versions 2 and 1 of control groups."""
 
 
 @dataclass
@@ -68,7 +74,7 @@ class Budget:
 
     @classmethod
     def at(cls, level: Level, nbytes: int) -> Budget:
-        """`nbytes` at one level and nothing at the others."""
+        """Return `nbytes` at one level and nothing at the others."""
         return cls(**{name: nbytes if name == level else 0 for name in LEVELS})
 
 
@@ -76,37 +82,43 @@ NOTHING = Budget(0, 0, 0)
 
 
 def smallest_budget(budgets: Sequence[Budget]) -> Budget:
-    """What every one of them has."""
+    """Return what every one of them has."""
     return Budget(*(min(getattr(budget, level) for budget in budgets) for level in LEVELS))
 
 
 def find_budget(config: MemoryConfig, device: torch.device, taken: Budget = NOTHING) -> Budget:
-    """What may be taken now.
+    """Return what may be taken now.
 
     taken: what images and tokens of this run hold already. It counts against the settings, which speak of
     all of them together; it does not count against what is free, where it is missing by itself.
     Files that are kept in the cache folder do not reduce `disk`: they can be deleted.
     """
-    processes = _processes()
+    from holotype.utils.distributed import local_world_size
+
+    processes = local_world_size()  # of this machine, which share its memory and disk
     free_device, usual_device = _device_memory(device)
     free_host = available_memory() // processes
     free_disk = _free_disk(cache_folder(config)) // processes
-    device_limit = _limit("device_gb", config.device_gb)
-    host_limit = _limit("host_gb", config.host_gb, processes)
-    disk_limit = _limit("disk_gb", config.disk_gb, processes)
+
+    def within(level: Level, free: int, usual: int, sharing: int = processes) -> int:
+        gigabytes = getattr(config, f"{level}_gb")
+        if gigabytes is None:
+            wanted = usual
+        elif 0 < gigabytes < math.inf:
+            wanted = int(gigabytes * GB) // sharing - getattr(taken, level)
+        else:
+            raise InputError(f"--memory.{level}_gb is {gigabytes}; give a positive number, or leave it out.")
+        return max(0, min(wanted, int(MOST_HOST * free)))
+
     return Budget(
-        device=_within(free_device, usual_device if device_limit is None else device_limit - taken.device),
-        host=_within(
-            free_host, int(HOST_SHARE * free_host) if host_limit is None else host_limit - taken.host
-        ),
-        disk=_within(
-            free_disk, (DEFAULT_DISK // processes if disk_limit is None else disk_limit) - taken.disk
-        ),
+        device=within("device", free_device, usual_device, sharing=1),
+        host=within("host", free_host, int(HOST_SHARE * free_host)),
+        disk=within("disk", free_disk, DEFAULT_DISK // processes - taken.disk),
     )
 
 
 def cache_folder(config: MemoryConfig) -> Path:
-    """The folder for memory-mapped images and token caches; it need not exist yet."""
+    """Return the folder for memory-mapped images and token caches; it need not exist yet."""
     if config.cache_dir is not None:
         return Path(config.cache_dir).expanduser()
     named = os.environ.get("XDG_CACHE_HOME", "")
@@ -118,31 +130,8 @@ def cache_folder(config: MemoryConfig) -> Path:
         return Path(tempfile.gettempdir()) / "holotype"
 
 
-def _limit(name: str, gigabytes: float | None, processes: int = 1) -> int | None:
-    """Bytes that a setting allows one of the run's processes; None where it is not set. Nonsense is refused."""
-    if gigabytes is None:
-        return None
-    if not (math.isfinite(gigabytes) and gigabytes > 0):
-        raise InputError(
-            f"--memory.{name} is {gigabytes}; give a positive number of GB, or leave it out for the default."
-        )
-    return int(gigabytes * GB) // processes
-
-
-def _within(free: int, wanted: int) -> int:
-    """`wanted`, as far as it is free."""
-    return max(0, min(wanted, int(MOST_HOST * free)))
-
-
-def _processes() -> int:
-    """Processes of this run on this machine, which share its memory and disk."""
-    from holotype.utils.distributed import local_world_size
-
-    return local_world_size()
-
-
 def _device_memory(device: torch.device) -> tuple[int, int]:
-    """Bytes free on `device`, and how many of them to take by default; none on a CPU."""
+    """Return bytes free on `device`, and how many of them to take by default; none on a CPU."""
     import torch
 
     if device.type == "cuda":
@@ -158,7 +147,7 @@ def _device_memory(device: torch.device) -> tuple[int, int]:
 
 
 def is_out_of_memory(error: BaseException) -> bool:
-    """Does the error speak of memory? Not every device has an exception of its own for it."""
+    """Return whether the error speaks of memory: not every device has an exception of its own for it."""
     import torch
 
     if isinstance(error, MemoryError | torch.OutOfMemoryError):
@@ -167,7 +156,7 @@ def is_out_of_memory(error: BaseException) -> bool:
 
 
 def _free_disk(folder: Path) -> int:
-    """Bytes free where `folder` is or would be made."""
+    """Return bytes free where `folder` is or would be made."""
     for place in (folder.absolute(), *folder.absolute().parents):
         try:
             return shutil.disk_usage(place).free
@@ -177,56 +166,45 @@ def _free_disk(folder: Path) -> int:
 
 
 def available_memory(root: Path = Path("/")) -> int:
-    """Bytes of host memory a process can take without anything being swapped out or killed."""
-    found = [_meminfo(root), *_cgroups(root)]
-    known = [n for n in found if n is not None]
-    return max(0, min(known)) if known else UNKNOWN_HOST
+    """Return bytes of host memory that a process can take without anything being swapped out or killed."""
+    known = [n for n in (_meminfo(root), *_cgroups(root)) if n is not None]
+    return max(0, min(known, default=UNKNOWN_HOST))
 
 
 def _meminfo(root: Path) -> int | None:
-    """MemAvailable of Linux; elsewhere half of the memory that is built in."""
-    lines = _read(root / "proc/meminfo").splitlines()
-    fields = {line.split(":")[0]: line.split()[1] for line in lines if len(line.split()) > 1}
-    if "MemAvailable" in fields:
-        return int(fields["MemAvailable"]) * 1024
+    """Return MemAvailable of Linux; elsewhere half of the memory that is built in."""
+    if found := re.search(r"MemAvailable:\s+(\d+)", _read(root / "proc/meminfo")):
+        return int(found[1]) * 1024
     try:
         return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2
     except (AttributeError, ValueError, OSError):
         return None
 
 
-def _cgroups(root: Path) -> Iterator[int]:
-    """What the limits on this process's control groups, and on those around them, leave (versions 1 and 2)."""
+def _cgroups(root: Path) -> Iterator[int | None]:
+    """Yield what the limits on this process's control groups, and on those around them, leave."""
     for line in _read(root / "proc/self/cgroup").splitlines():
         _, controllers, path = line.split(":", 2)
-        if controllers == "":
-            top, names = root / "sys/fs/cgroup", ("memory.max", "memory.current", "inactive_file")
-        elif "memory" in controllers.split(","):
-            top = root / "sys/fs/cgroup/memory"
-            names = ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file")
-        else:
-            continue
-        inside = top / path.strip("/")
-        # In a container the path may be the one outside it; then only `top` exists.
-        for group in (inside, *inside.parents):
-            if not group.is_relative_to(top):
-                break
-            left = _free_in(group, *names)
-            if left is not None:
-                yield left
+        for controller in CGROUP_FILES.keys() & set(controllers.split(",")):
+            top = root / "sys/fs/cgroup" / controller
+            inside = top / path.strip("/")
+            # In a container the path may be the one outside it; then only `top` exists.
+            for group in (inside, *inside.parents):
+                if group.is_relative_to(top):
+                    yield _free_in(group, *CGROUP_FILES[controller])
 
 
 def _free_in(group: Path, limit_file: str, usage_file: str, reclaimable: str) -> int | None:
-    """Limit minus use of one control group; file pages not used of late do not count as use."""
+    """Return limit minus use of one control group; file pages not used of late do not count as use."""
     limit, usage = _read(group / limit_file).strip(), _read(group / usage_file).strip()
     if not (limit.isdigit() and usage.isdigit()):  # "max", or no such file
         return None
-    stat = dict(line.split(" ", 1) for line in _read(group / "memory.stat").splitlines() if " " in line)
-    return int(limit) - int(usage) + int(stat.get(reclaimable, 0))
+    found = re.search(rf"^{reclaimable} (\d+)", _read(group / "memory.stat"), re.MULTILINE)
+    return int(limit) - int(usage) + (int(found[1]) if found else 0)
 
 
 def _read(path: Path) -> str:
-    """A small file of the system, "" where it does not exist."""
+    """Return a small file of the system, "" where it does not exist."""
     try:
         return path.read_text(encoding="utf-8", errors="replace")
     except OSError:
@@ -259,50 +237,34 @@ class CacheEntry:
 
 
 def list_cache(folder: Path) -> list[CacheEntry]:
-    """Everything in the cache folder, the largest first. Links are named and never followed."""
-    return sorted(_entries(folder), key=lambda kept: (-kept.nbytes, str(kept.path)))
+    """Return everything in the cache folder, the largest first. Links are named and never followed."""
+    found = []
+    for path in (*folder.glob("*"), *(folder / TOKENS).glob("*")):
+        with contextlib.suppress(FileNotFoundError):  # somebody else makes room as well
+            if path != folder / TOKENS:
+                found.append(_read_entry(path))
+    return sorted(found, key=lambda entry: (-entry.nbytes, str(entry.path)))
 
 
-def remove_cache_entry(kept: CacheEntry) -> bool:
-    """Delete it unless a process has taken hold of it meanwhile; whether it is gone."""
-    if kept.purpose:
-        remove_unused(kept.path)
-    return not kept.path.exists()
+def remove_cache_entry(entry: CacheEntry) -> bool:
+    """Delete it unless a process has taken hold of it meanwhile; return whether it is gone."""
+    if entry.purpose:
+        remove_unused(entry.path)
+    return not entry.path.exists()
 
 
-def _entries(folder: Path) -> Iterator[CacheEntry]:
-    for place in (folder, folder / TOKENS):
-        with contextlib.suppress(OSError):  # none has been made yet
-            for name in sorted(os.listdir(place)):
-                path = place / name
-                if path != folder / TOKENS or path.is_symlink() or not path.is_dir():
-                    with contextlib.suppress(FileNotFoundError):  # somebody else makes room as well
-                        yield _read_entry(path, place.name == TOKENS and place != folder)
-
-
-def _read_entry(path: Path, among_tokens: bool) -> CacheEntry:
-    facts, purpose = path.lstat(), ""
+def _read_entry(path: Path) -> CacheEntry:
+    purpose = ""
     if OWN_SUFFIX.fullmatch(path.name):
         purpose = "half-written file"
-    elif among_tokens and path.match(TOKEN_FILE):
+    elif path.parent.name == TOKENS and path.match(TOKEN_FILE):
         purpose = "token cache: spares later runs the frozen part of the network"
     if path.is_symlink():
         purpose = ""
-    nbytes = _size(path) if path.is_dir() and not path.is_symlink() else facts.st_size
-    return CacheEntry(
-        path, nbytes, max(0.0, time.time() - facts.st_mtime), purpose, bool(purpose) and _is_locked(path)
-    )
-
-
-def _size(folder: Path) -> int:
-    """Bytes of all files below it."""
-    total = 0
-    for path in folder.rglob("*"):
-        with contextlib.suppress(OSError):
-            total += path.lstat().st_size if path.is_symlink() or path.is_file() else 0
-    return total
-
-
-def _is_locked(path: Path) -> bool:
+    age = max(0.0, time.time() - path.lstat().st_mtime)
+    files = path.rglob("*") if path.is_dir() and not path.is_symlink() else [path]
+    nbytes = sum(file.lstat().st_size for file in files)
+    if not purpose:
+        return CacheEntry(path, nbytes, age, purpose, held=False)
     with claimed(path) as free:
-        return not free
+        return CacheEntry(path, nbytes, age, purpose, held=not free)

@@ -25,12 +25,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
 from types import FrameType
-from typing import TYPE_CHECKING
 
 from holotype.errors import InputError, Interrupted
-
-if TYPE_CHECKING:
-    from torch.distributed import TCPStore
 
 # -- signals ------------------------------------------------------------------------------------------
 
@@ -94,17 +90,15 @@ LAST_SECONDS = 10.0
 """That the others have to end after the first one."""
 
 Workers = Sequence["subprocess.Popen[bytes]"]
-_watched_parent = ""
+_meeting_place: object = None
+"""The server that the processes of a run find each other by, as long as this process lives."""
 
 
-def watch_parent() -> bool:
-    """Watch from now on, where there is somebody to watch; once is enough. Return whether there is."""
-    global _watched_parent
+def watch_parent() -> None:
+    """End this process with the one that started it, where that is the first of a run; once is enough."""
     parent = os.environ.pop(PARENT, "")  # what this process starts itself is not the parent's
-    if parent.isdecimal() and not _watched_parent:
-        _watched_parent = parent
+    if parent.isdecimal():
         threading.Thread(target=_exit_with_parent, args=(int(parent),), daemon=True).start()
-    return bool(_watched_parent)
 
 
 def _exit_with_parent(parent: int) -> None:
@@ -117,21 +111,12 @@ def process_count(asked: int) -> int:
     """Return how many there will be: what a launcher has set, which must not contradict `asked`, or else `asked`."""
     if not _is_launched():
         return asked
-    try:
-        world, number = int(os.environ["WORLD_SIZE"]), int(os.environ["RANK"])
-    except ValueError as error:
-        raise InputError(
-            f"RANK and WORLD_SIZE must be numbers, which a launcher sets ({error}); unset them to start without one."
-        ) from error
-    if not 0 <= number < world:
-        raise InputError(
-            f"RANK is {number}, but WORLD_SIZE is {world}; unset them to start without a launcher."
-        )
-    if asked not in (1, world):
-        raise InputError(
-            f"--devices {asked} contradicts the launcher, which started {world} processes; leave --devices out."
-        )
-    return world
+    rank, world = os.environ["RANK"], os.environ["WORLD_SIZE"]
+    if not (rank.isdecimal() and world.isdecimal() and int(rank) < int(world)):
+        raise InputError(f"RANK is {rank!r} and WORLD_SIZE {world!r}, not numbers of a launcher; unset them.")
+    if asked not in (1, int(world)):
+        raise InputError(f"--devices {asked} contradicts the launcher's {world} processes; leave it out.")
+    return int(world)
 
 
 def launch(asked: int, backend: str) -> None:
@@ -145,17 +130,11 @@ def launch(asked: int, backend: str) -> None:
     processes = process_count(asked)
     if processes == 1 or dist.is_initialized():
         return
-    if backend == "nccl":
-        torch.cuda.set_device(int(os.environ.get("LOCAL_RANK", "0")) if _is_launched() else 0)
     if not _is_launched():
-        store = _start_workers(processes)
-    elif watch_parent():
-        store = dist.TCPStore(LOOPBACK, int(os.environ["MASTER_PORT"]), processes, timeout=LONGEST_WAIT)
-    else:
-        store = None
-    # without a store torch finds the others by the environment of the launcher
-    number, world = (int(os.environ["RANK"]), processes) if store else (-1, -1)
-    dist.init_process_group(backend, store=store, rank=number, world_size=world, timeout=LONGEST_WAIT)
+        _start_workers(processes)
+    if backend == "nccl":
+        torch.cuda.set_device(int(os.environ.get("LOCAL_RANK", "0")))
+    dist.init_process_group(backend, timeout=LONGEST_WAIT)
     atexit.register(_leave_group)
 
 
@@ -170,17 +149,19 @@ def _leave_group() -> None:
         dist.destroy_process_group()
 
 
-def _start_workers(processes: int) -> TCPStore:
-    """Run this very command once for every further process; return where they meet."""
+def _start_workers(processes: int) -> None:
+    """Run this very command once for every further process, in an environment as a launcher sets it."""
     from torch.distributed import TCPStore
 
+    global _meeting_place
     cores = os.cpu_count() or 1
     if processes > max(cores, MIN_PROCESS_LIMIT):
         raise InputError(f"{processes:,} processes are more than the {cores} cores here; lower --devices.")
     command = _this_command(processes)
     # the system chooses the port: one that was free a moment ago may be somebody else's by now
-    store = TCPStore(LOOPBACK, 0, processes, is_master=True, timeout=LONGEST_WAIT, wait_for_workers=False)
-    os.environ |= {"MASTER_ADDR": LOOPBACK, "MASTER_PORT": str(store.port), "RANK": "0", "LOCAL_RANK": "0"}
+    _meeting_place = TCPStore(LOOPBACK, 0, None, is_master=True, timeout=LONGEST_WAIT)
+    os.environ |= {"MASTER_ADDR": LOOPBACK, "MASTER_PORT": str(_meeting_place.port), "RANK": "0"}
+    os.environ |= {"LOCAL_RANK": "0", "TORCHELASTIC_USE_AGENT_STORE": "True"}  # the first joins its own store
     os.environ |= dict.fromkeys(("WORLD_SIZE", "LOCAL_WORLD_SIZE"), str(processes))
     others: list[subprocess.Popen[bytes]] = []
     atexit.register(_end_workers, others)  # also those of a start that fails half-way
@@ -188,17 +169,13 @@ def _start_workers(processes: int) -> TCPStore:
         extra = {"RANK": number, "LOCAL_RANK": number, PARENT: str(os.getpid())}
         others.append(subprocess.Popen(command, env=os.environ | extra))
     threading.Thread(target=_end_with_first, args=(others,), daemon=True).start()
-    return store
 
 
 def _this_command(processes: int) -> list[str]:
     """Return it as it was typed. A session in which people type line by line cannot be started again."""
     main = sys.modules["__main__"]
     if hasattr(sys, "ps1") or not (hasattr(main, "__file__") or "-c" in sys.orig_argv):
-        raise InputError(
-            f"{processes} processes cannot be started from an interactive session; put the call into a script, or use "
-            "one device."
-        )
+        raise InputError("Several processes cannot be started from an interactive session; write a script.")
     return [sys.executable, *sys.orig_argv[1:]]
 
 

@@ -1,6 +1,6 @@
 """Read and write dataclasses as JSON, and tables as Parquet, each with a format version.
 
-Each kind of file has a `Form`, which knows its version and what to do about a broken one.
+Each kind of file has a `FileSchema`, which knows its version and what to do about a broken one.
 
 A shard is a block: what a flipped bit has changed is noticed before any of its rows counts. Parquet's own checksums
 are of pages, and leave out the footer, in which names, types and our own entry stand.
@@ -132,7 +132,7 @@ class FileSchema:
         write_text(path, dump_json({FORMAT_KEY: self.format, **content}))
 
     def read(self, path: Path) -> dict[str, Any]:
-        """The content, without the version. Raises InputError for a file that cannot be believed."""
+        """Return the content, without the version. Raises InputError for a file that cannot be believed."""
         try:
             content = read_json(path)
             if not isinstance(content, dict):
@@ -141,13 +141,12 @@ class FileSchema:
             raise self.broken(path, error) from error
         version = content.pop(FORMAT_KEY, None)
         if version != self.format:
-            raise InputError(
-                f"{path} was written by another version (format {version}, not {self.format}); {self.cure}."
-            )
+            other = f"format {version}, not {self.format}"
+            raise InputError(f"{path} was written by another version ({other}); {self.cure}.")
         return content
 
     def make(self, path: Path, kind: type[T], *, every: bool = True) -> T:
-        """The dataclass whose fields the file holds. every: a key that has a default must be there as well."""
+        """Return the dataclass whose fields the file holds. every: a key with a default must be there as well."""
         content = self.read(path)
         try:
             return from_dict(kind, content, every=every)
@@ -155,19 +154,19 @@ class FileSchema:
             raise self.broken(path, problem) from problem
 
     def broken(self, path: Path, reason: Exception | str) -> InputError:
-        """The sentence about a file that cannot be believed."""
+        """Return the error of a file that cannot be believed."""
         said = reason.strerror if isinstance(reason, OSError) and reason.strerror else str(reason)
         return InputError(f"{path} cannot be read ({' '.join(said.split())[:200]}); {self.cure}.")
 
 
 def dump_json(content: Mapping[str, Any], *, indent: int | None = 1) -> str:
-    """The text of a file that holds `content`. indent: None for one long line."""
+    """Return the text of a file that holds `content`. indent: None for one long line."""
     separators = None if indent else (",", ":")
     return json.dumps(content, indent=indent, ensure_ascii=False, separators=separators) + "\n"
 
 
 def read_json(path: Path) -> Any:
-    """What the file holds. Raises Broken, and OSError."""
+    """Return what the file holds. Raises CorruptFile, and OSError."""
     text = path.read_bytes()
     try:
         return json.loads(text.decode("utf-8"))
@@ -190,7 +189,7 @@ def write_parquet(path: Path, table: pa.Table) -> None:
 
 
 def read_parquet_table(path: Path) -> pa.Table:
-    """The table, once its checksum was compared. Raises Broken, and OSError where there is no file."""
+    """Return the table, once its checksum was compared. Raises CorruptFile, and OSError where there is no file."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -207,7 +206,7 @@ def read_parquet_table(path: Path) -> pa.Table:
 
 
 def table_checksum(table: pa.Table) -> str:
-    """Of names, values and our own entry; of the bits of numbers, and of NaN whichever its bits are."""
+    """Return the checksum of names, values and our own entry: of the bits of numbers, of NaN whichever its bits are."""
     found = zlib.crc32((table.schema.metadata or {}).get(TABLE_MARK, b""))
     for name in table.column_names:
         found = zlib.crc32(f"{name}:{table.num_rows}".encode(), found)
@@ -216,20 +215,14 @@ def table_checksum(table: pa.Table) -> str:
 
 
 def _bits(column: pa.ChunkedArray) -> bytes:
-    import pyarrow as pa
+    from pyarrow import types as kinds
 
-    kind = column.type
-    if pa.types.is_fixed_size_list(kind) or pa.types.is_list(kind):
-        flat = column.combine_chunks().flatten()
-        return _number_bits(flat.to_numpy(zero_copy_only=False))
-    if pa.types.is_floating(kind) or pa.types.is_integer(kind) or pa.types.is_boolean(kind):
-        return _number_bits(column.to_numpy())
-    return "\0".join("" if text is None else str(text) for text in column.to_pylist()).encode(
-        errors="replace"
-    )
-
-
-def _number_bits(values: np.ndarray) -> bytes:
-    if values.dtype.kind == "f" and np.isnan(values).any():
+    if kinds.is_fixed_size_list(column.type) or kinds.is_list(column.type):
+        column = column.combine_chunks().flatten()
+    if not (kinds.is_floating(column.type) or kinds.is_integer(column.type) or kinds.is_boolean(column.type)):
+        texts = ("" if text is None else str(text) for text in column.to_pylist())
+        return "\0".join(texts).encode(errors="replace")
+    values = np.asarray(column)
+    if values.dtype.kind == "f":
         values = np.where(np.isnan(values), np.array(np.nan, values.dtype), values)
     return np.ascontiguousarray(values).tobytes()

@@ -39,10 +39,8 @@ def _contents(module: str, file: Path) -> dict[str, bytes]:
     file, name = file.absolute(), tuple(module.split("."))
     folder = file.parent.parent if file.name == "__init__.py" else file.parent
     package = name[:-1]
-    if (
-        folder.parts[len(folder.parts) - len(package) :] != package
-    ):  # loaded under a name that is not its path
-        package = ()
+    if folder.parts[len(folder.parts) - len(package) :] != package:
+        package = ()  # loaded under a name that is not its path
     root = folder.parents[len(package) - 1] if package else folder
     top = name[0] if root.name in INSTALLED else None
     found: dict[str, bytes] = {}

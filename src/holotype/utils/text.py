@@ -37,13 +37,9 @@ def format_duration(seconds: float) -> str:
 
 def format_bytes(n: int) -> str:
     """Return bytes in decimal units: 1.6 GB, 31.0 MB."""
-    value, units = float(n), ["kB", "MB", "GB", "TB", "PB"]
-    if abs(n) < 1000:
-        return f"{n} bytes"
-    unit = ""
-    while units and round(abs(value), 1) >= 1000:
-        value, unit = value / 1000, units.pop(0)
-    return f"{value:.1f} {unit}"
+    from rich.filesize import decimal
+
+    return decimal(n)
 
 
 def suggest(name: str, names: Iterable[str]) -> str:

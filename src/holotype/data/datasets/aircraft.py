@@ -8,9 +8,9 @@ from holotype.data.datasets.base import (
     ClassSplit,
     Listing,
     SplitListing,
-    find_dataset_root,
+    find_root,
+    read_lines,
     read_pairs,
-    read_split_lines,
 )
 from holotype.errors import InputError
 
@@ -19,8 +19,8 @@ FOLDERS = ("fgvc-aircraft-2013b/data", "aircraft/data", "aircraft/fgvc-aircraft-
 
 def list_aircraft(root: Path, split: ClassSplit) -> Listing:
     """List data/variants.txt, data/images_variant_{trainval,test}.txt and data/images/; classes are variants."""
-    base = find_dataset_root(root, FOLDERS, "images_variant_trainval.txt")
-    classes = tuple(sorted(read_split_lines(base / "variants.txt")))
+    base = find_root(root, FOLDERS, "images_variant_trainval.txt")
+    classes = tuple(sorted(read_lines(base / "variants.txt")))
     test = base / "images_variant_test.txt"
     train = _variants(base / "images_variant_trainval.txt", classes)
     return Listing(base, classes, train, _variants(test, classes) if test.is_file() else None)

@@ -12,11 +12,7 @@ from holotype.errors import InputError
 
 
 class MissingFile(Exception):
-    """A file or folder that the data set must have is not there."""
-
-    def __init__(self, path: Path) -> None:
-        super().__init__(str(path))
-        self.path = path
+    """A file or folder that the data set must have is not there: its path."""
 
 
 @dataclass(frozen=True)
@@ -41,7 +37,7 @@ class SplitListing:
     """Class index of each image."""
 
     def absent(self) -> list[str]:
-        """The files that are not on disk. Every folder is read once, which is faster than asking per file."""
+        """Return the files that are not on disk. Every folder is read once, which is faster than asking per file."""
         files = list(dict.fromkeys((split_index(path) or (path,))[0] for path in self.path))
         folders = {os.path.dirname(file) for file in files}
         present = {folder: set(os.listdir(folder)) for folder in folders if os.path.isdir(folder)}
@@ -63,8 +59,8 @@ class Listing:
     """None where the data set, or this copy of it, has no list of test images."""
 
 
-def find_dataset_root(root: Path, folders: Sequence[str], marker: str) -> Path:
-    """The first of root, root/folder, ... that has `marker` in it."""
+def find_root(root: Path, folders: Sequence[str], marker: str) -> Path:
+    """Return the first of root/folder, ..., root that has `marker` in it."""
     candidates = [root / folder for folder in folders] + [root]
     for base in candidates:
         if (base / marker).exists():
@@ -72,29 +68,23 @@ def find_dataset_root(root: Path, folders: Sequence[str], marker: str) -> Path:
     raise MissingFile(candidates[0] / marker)
 
 
-def require_file(path: Path) -> Path:
-    """The path itself, which must exist."""
+def require(path: Path) -> Path:
+    """Return the path itself, which must exist."""
     if not path.exists():
         raise MissingFile(path)
     return path
 
 
-def read_split_lines(file: Path) -> list[str]:
-    """Non-empty lines of a text file."""
+def read_lines(file: Path) -> list[str]:
+    """Return the non-empty lines of a text file."""
     try:
-        text = require_file(file).read_text(encoding="utf-8")
+        text = require(file).read_text(encoding="utf-8")
     except UnicodeDecodeError as error:
         raise InputError(f"{file} is not UTF-8 text, so it may be damaged; get it again.") from error
     return [line.strip() for line in text.splitlines() if line.strip()]
 
 
 def read_pairs(file: Path) -> list[tuple[str, str]]:
-    """Lines "key text" in the file's order."""
-    rows = [line.partition(" ") for line in read_split_lines(file)]
+    """Return the lines "key text" in the file's order."""
+    rows = [line.partition(" ") for line in read_lines(file)]
     return [(key, text.strip()) for key, _, text in rows]
-
-
-def check_class_index(file: Path, label: Sequence[int], classes: int) -> None:
-    """Raise InputError unless every label is an index of a class."""
-    if label and not 0 <= min(label) <= max(label) < classes:
-        raise InputError(f"{file} has a class outside the {classes} that are named; get the files again.")

@@ -12,16 +12,15 @@ from holotype.data.datasets.base import (
     Listing,
     MissingFile,
     SplitListing,
-    check_class_index,
-    find_dataset_root,
-    require_file,
+    find_root,
+    require,
 )
 from holotype.errors import InputError
 
 
 def list_cars(root: Path, split: ClassSplit) -> Listing:
     """List cars_train/, cars_test/ and the devkit's .mat files; without test annotations there is no test part."""
-    base = find_dataset_root(root, ("stanford_cars", "scars"), "cars_train")
+    base = find_root(root, ("stanford_cars", "scars"), "cars_train")
     homes = (base / "devkit", base / "car_devkit" / "devkit", base.parent / "devkit")
     devkit = next((home for home in homes if home.is_dir()), None)
     if devkit is None:
@@ -40,14 +39,11 @@ def _annotations(file: Path, images: Path, classes: tuple[str, ...]) -> SplitLis
     images = nested if nested.is_dir() else images
     rows = _read_mat(file, "annotations")
     if not {"class", "fname"} <= set(rows.dtype.names or ()):
-        raise InputError(
-            f"{file} lists no class and fname for its images; it may be the file without labels."
-        )
+        raise InputError(f"{file} lists no class and fname for its images; get the file with labels.")
     try:
         label = [int(index) - 1 for index in rows["class"]]  # MATLAB counts from 1
     except (TypeError, ValueError) as error:
         raise InputError(f"{file} has a class that is no number; get the devkit again.") from error
-    check_class_index(file, label, len(classes))
     return SplitListing([str(images / str(name)) for name in rows["fname"]], label)
 
 
@@ -56,7 +52,7 @@ def _read_mat(file: Path, variable: str) -> Any:
     from scipy.io import loadmat
 
     try:
-        content = loadmat(require_file(file), squeeze_me=True, variable_names=[variable])
+        content = loadmat(require(file), squeeze_me=True, variable_names=[variable])
     except (OSError, ValueError, TypeError, NotImplementedError) as error:  # the last: files of MATLAB 7.3
         raise InputError(f"{file} is not a readable MATLAB file ({error}); get it again.") from error
     if variable not in content:

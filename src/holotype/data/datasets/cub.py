@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from holotype.data.datasets.base import ClassSplit, Listing, SplitListing, find_dataset_root, read_pairs
+from holotype.data.datasets.base import ClassSplit, Listing, SplitListing, find_root, read_pairs
 from holotype.errors import InputError
 
 
 def list_cub(root: Path, split: ClassSplit) -> Listing:
     """List images.txt, image_class_labels.txt, train_test_split.txt, classes.txt and images/."""
-    base = find_dataset_root(root, ("CUB_200_2011", "cub", "cub/CUB_200_2011"), "images.txt")
+    base = find_root(root, ("CUB_200_2011", "cub", "cub/CUB_200_2011"), "images.txt")
     classes = dict(read_pairs(base / "classes.txt"))
     if not all(number.isascii() and number.isdigit() for number in classes):
         raise InputError(f"{base / 'classes.txt'} does not number its classes; get the file again.")
@@ -20,9 +20,7 @@ def list_cub(root: Path, split: ClassSplit) -> Listing:
     train, test = SplitListing([], []), SplitListing([], [])
     for number, file in dict(read_pairs(base / "images.txt")).items():
         if number not in in_train or label.get(number) not in order:
-            raise InputError(
-                f"Image {number} of {base / 'images.txt'} has no class or no split; get the files again."
-            )
+            raise InputError(f"Image {number} of {base}/images.txt has no class or split; get it again.")
         part = train if in_train[number] == "1" else test
         part.path.append(str(base / "images" / file))
         part.label.append(order[label[number]])

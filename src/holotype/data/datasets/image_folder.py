@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from holotype.data.datasets.base import ClassSplit, Listing, SplitListing, find_dataset_root, require_file
+from holotype.data.datasets.base import ClassSplit, Listing, SplitListing, find_root, require
 from holotype.data.readers.folder import scan_folder
 
 
 def list_imagenet100(root: Path, split: ClassSplit) -> Listing:
     """train/<wnid>/ and val/<wnid>/; of all wnid folders only those of the split are read."""
     folders = ("imagenet", "imagenet100", "ILSVRC/Data/CLS-LOC", "imagenet/ILSVRC/Data/CLS-LOC")
-    base = find_dataset_root(root, folders, "train")
+    base = find_root(root, folders, "train")
     for wnid in split.folders:
-        require_file(base / "train" / wnid)
+        require(base / "train" / wnid)
     # the official archive of the val images is flat; without class folders there is no test part
     sorted_val = all((base / "val" / wnid).is_dir() for wnid in split.folders)
     test = _by_class(base / "val", split.folders) if sorted_val else None
@@ -27,7 +27,7 @@ def list_herbarium19(root: Path, split: ClassSplit) -> Listing:
     The folders are numbers, but the split counts them in the order of their names as text
     (0, 1, 10, 100, ...), as the reference code's image folders do: class 2 of the split is folder "10".
     """
-    base = find_dataset_root(root, ("herbarium_19", "herbarium19"), "small-train")
+    base = find_root(root, ("herbarium_19", "herbarium19"), "small-train")
     classes = _class_folders(base / "small-train")
     validation = base / "small-validation"
     test = _by_class(validation, classes) if validation.is_dir() else None
@@ -36,7 +36,7 @@ def list_herbarium19(root: Path, split: ClassSplit) -> Listing:
 
 def list_cifar100_200(root: Path, split: ClassSplit) -> Listing:
     """A folder of PNG files per class, and no test images."""
-    base = find_dataset_root(root, ("cifar100-200",), "apple")
+    base = find_root(root, ("cifar100-200",), "apple")
     classes = _class_folders(base)
     return Listing(base, classes, _by_class(base, classes), None)
 

@@ -1,7 +1,7 @@
 """Registry of the GCD benchmarks: load one from its official layout, check a copy.
 
-A layout (layouts/*.py) says which images there are and of which class; splits/*.json says which classes
-are known; here both become a Benchmark. Which images are labelled is protocol.py's business.
+A layout (cub.py, cars.py, ...) says which images there are and of which class; splits/*.json says which classes
+are known; here both become a Benchmark. Which images are labelled is gcd_split.py's business.
 """
 
 from __future__ import annotations
@@ -61,9 +61,8 @@ class DatasetInfo:
 class CheckReport:
     """What `check` found in a folder."""
 
-    name: str
-    root: str
-    title: str
+    what: str
+    """Name, title and folder."""
     found: tuple[str, ...]
     missing: tuple[str, ...]
     origin: str
@@ -71,15 +70,13 @@ class CheckReport:
     """Can the benchmark be trained on? Test images may still be missing."""
 
     def __str__(self) -> str:
-        verdict = "ready" if self.ok else "not ready"
-        lines = [f"{self.name} ({self.title}) in {self.root}: {verdict}"]
-        lines += [f"  found    {text}" for text in self.found]
-        lines += [f"  missing  {text}" for text in self.missing]
-        return "\n".join([*lines, f"  source   {self.origin}"])
+        parts = {"found  ": self.found, "missing": self.missing, "source ": (self.origin,)}
+        lines = [f"  {name}  {text}" for name, texts in parts.items() for text in texts]
+        return "\n".join([f"{self.what}: {'ready' if self.ok else 'not ready'}", *lines])
 
 
 def _list_sample(root: Path, split: ClassSplit) -> Listing:
-    """The embedded sample; `root` does not matter."""
+    """List the embedded sample; `root` does not matter."""
     with np.load(SAMPLE, allow_pickle=False) as arrays:
         classes = tuple(str(name) for name in arrays["classes"])
         label = [int(index) for index in arrays["y"]]
@@ -103,7 +100,7 @@ LAYOUTS: dict[str, Callable[[Path, ClassSplit], Listing]] = {
 
 
 def read_dataset_info(name: str) -> DatasetInfo:
-    """The packaged facts of a benchmark."""
+    """Return the packaged facts of a benchmark."""
     raw = json.loads((HERE / "splits" / f"{name}.json").read_text(encoding="utf-8"))
     fields = ("known", "novel", "folders", "names")
     split = ClassSplit(**{field: tuple(raw.get(field, ())) for field in fields})
@@ -113,29 +110,22 @@ def read_dataset_info(name: str) -> DatasetInfo:
 def load_benchmark(
     name: str, root: Path | str | None = None, *, split: ClassSplit | None = None
 ) -> Benchmark:
-    """The benchmark whose files lie in `root` (the folder of its archive, or the one above).
+    """Load the benchmark whose files lie in `root` (the folder of its archive, or the one above).
 
     split: other classes than the published ones; the numbers of classes and images are then taken as found.
     """
-    base = _checked_root(name, root)
-    facts = read_dataset_info(name)
-    listing = _listing(name, base, facts, split)
+    base, facts = _checked_root(name, root), read_dataset_info(name)
+    listing = _listing(name, base, split or facts.split, facts.origin)
     test = listing.test
     if test is not None and test.path and len(test.absent()) >= len(test.path):
         test = None  # a copy for training only
     for part, images, expected in (("training", listing.train, facts.train), ("test", test, facts.test)):
-        if images is None:
-            continue
-        if absent := images.absent():
-            raise InputError(
-                f"{name}: {absent[0]} is missing, with {len(absent):,} of {len(images.path):,} {part} images;"
-                f" the data come from {facts.origin}."
-            )
-        if split is None and expected is not None and len(images.path) != expected:
-            raise InputError(
-                f"{name}: {len(images.path):,} {part} images are listed in {listing.root} where the"
-                f" data set has {expected:,}; get it again from {facts.origin}."
-            )
+        if images is not None and (absent := images.absent()):
+            lost = f"{absent[0]} is missing, with {len(absent):,} of {len(images.path):,} {part} images"
+            raise InputError(f"{name}: {lost}; the data come from {facts.origin}.")
+        if images is not None and split is None and expected not in (None, len(images.path)):
+            listed = f"{len(images.path):,} {part} images are listed in {listing.root}"
+            raise InputError(f"{name}: {listed}, the data set has {expected:,}; get it from {facts.origin}.")
     return _benchmark(name, listing, test, split or facts.split)
 
 
@@ -143,26 +133,23 @@ BENCHMARKS: dict[str, Callable[[Path], Benchmark]] = {name: partial(load_benchma
 
 
 def check_dataset(dataset: str) -> None:
-    """A data set is the name of a benchmark, something on the disk or an address; raises InputError."""
+    """Raise InputError unless a data set is the name of a benchmark, something on the disk or an address."""
     if dataset in BENCHMARKS or is_address(dataset) or is_pattern(dataset) or Path(dataset).exists():
         return
     near = suggest(dataset, BENCHMARKS) or suggest_path(dataset)
-    raise InputError(
-        f"There is neither a data set nor a file or folder called {dataset!r}{near}; the data sets are "
-        f"{', '.join(BENCHMARKS)}, or give the path of a folder of images, or of a CSV or Parquet file."
-    )
+    known = f"a folder of images, a CSV or Parquet file, or one of {', '.join(BENCHMARKS)}"
+    raise InputError(f"There is no data set, file or folder called {dataset!r}{near}; give {known}.")
 
 
 def check_benchmark(
     name: str, root: Path | str | None = None, *, split: ClassSplit | None = None
 ) -> CheckReport:
     """Look at the files of a benchmark and say what is there, what is missing and where it comes from."""
-    base = _checked_root(name, root)
-    facts = read_dataset_info(name)
+    base, facts = _checked_root(name, root), read_dataset_info(name)
     found: list[str] = []
     missing: list[str] = []
     try:
-        listing = _listing(name, base, facts, split)
+        listing = _listing(name, base, split or facts.split, facts.origin)
         found.append(f"{len(listing.classes):,} classes")
         for part, images in (("training", listing.train), ("test", listing.test)):
             if images is not None or facts.test != 0:
@@ -172,7 +159,8 @@ def check_benchmark(
     except InputError as error:
         missing.append(str(error))
         ok = False
-    return CheckReport(name, str(base), facts.title, tuple(found), tuple(missing), facts.origin, ok)
+    what = f"{name} ({facts.title}) in {base}"
+    return CheckReport(what, tuple(found), tuple(missing), facts.origin, ok)
 
 
 def _report_part(part: str, images: SplitListing | None, found: list[str], missing: list[str]) -> None:
@@ -188,37 +176,32 @@ def _report_part(part: str, images: SplitListing | None, found: list[str], missi
 
 def _checked_root(name: str, root: Path | str | None) -> Path:
     if name not in LAYOUTS:
-        raise InputError(
-            f"There is no benchmark called {name!r}{suggest(name, LAYOUTS)}; there are {', '.join(LAYOUTS)}."
-        )
+        near = suggest(name, LAYOUTS)
+        raise InputError(f"There is no benchmark called {name!r}{near}; there are {', '.join(LAYOUTS)}.")
     if name in EMBEDDED:
         return SAMPLE.parent
-    if root is None:
-        raise InputError(
-            f"The benchmark {name} is not part of the package; give the folder that holds it with --root."
-        )
-    if not Path(root).is_dir():
-        raise InputError(
-            f"The folder {root} does not exist{suggest_path(root)}; give the folder that holds {name} with --root."
-        )
+    if root is None or not Path(root).is_dir():
+        problem = "is not part of the package" if root is None else f"needs a folder, and {root} is none"
+        near = "" if root is None else suggest_path(root)
+        raise InputError(f"The benchmark {name} {problem}{near}; give the folder that holds it with --root.")
     return Path(root).absolute()
 
 
-def _listing(name: str, root: Path, facts: DatasetInfo, split: ClassSplit | None) -> Listing:
-    """The layout's listing, whose classes the split must part completely."""
+def _listing(name: str, root: Path, split: ClassSplit, origin: str) -> Listing:
+    """Return the layout's listing, whose classes the split must part completely."""
     try:
-        listing = LAYOUTS[name](root, split or facts.split)
+        listing = LAYOUTS[name](root, split)
     except MissingFile as missing:
+        raise InputError(f"{name}: {missing} is missing; the data come from {origin}.") from missing
+    labels = {*listing.train.label, *(listing.test.label if listing.test else ())}
+    if not labels <= set(range(len(listing.classes))):
         raise InputError(
-            f"{name}: {missing.path} is missing; the data come from {facts.origin}."
-        ) from missing
-    split = split or facts.split
+            f"{name}: {listing.root} has a class outside the {len(listing.classes)}; get it again."
+        )
     parted = sorted(split.known + split.novel)
     if parted != list(range(len(listing.classes))):
-        raise InputError(
-            f"{name}: {len(listing.classes)} classes were found in {listing.root} where the split parts"
-            f" {len(parted)}; check that the data set is complete."
-        )
+        classes = f"{len(listing.classes)} classes were found in {listing.root}, not {len(parted)}"
+        raise InputError(f"{name}: {classes}; check that the data set is complete.")
     return listing
 
 

@@ -41,13 +41,16 @@ OWN_FILES = {
 """Files by which a folder that a run wrote is known, with a key that each must have: others use such names too."""
 TABLE_SUFFIXES = (".csv", ".tsv", ".parquet", ".json", ".jsonl", ".xml", ".xlsx", ".yaml", ".yml")
 """Lists of images and of labels, which nobody takes for images."""
-PACKED_SUFFIXES = (".parquet", ".tar")
-"""Files that may hold images."""
+PACKED = {".parquet": (read_parquet, stream_parquet), ".tar": (read_webdataset, stream_webdataset)}
+"""Files that may hold images, and their readers."""
 SYSTEM_FILES = {"__macosx", "@eadir", "#recycle", "$recycle.bin", "system volume information", "lost+found"}
 SYSTEM_FILES |= {"thumbs.db", "ehthumbs.db", "desktop.ini"}
 """Files and folders, in small letters, that systems leave beside images: previews, bins, settings."""
 MAX_LISTED = 6
 """Endings and folders that the line names; the others are counted."""
+UNLABELLED_FOLDERS = ("unlabelled", "unlabeled")
+
+log = logging.getLogger("holotype")
 
 
 @dataclass
@@ -55,34 +58,29 @@ class FolderScan:
     """What a folder holds."""
 
     images: list[Path] = field(default_factory=list)
-    """Absolute where the folder was; in no order."""
-    packed: list[Path] = field(default_factory=list)
+    """Absolute where the folder was."""
+    packed: list[str] = field(default_factory=list)
     """Parquet files and tars, which may hold images; the same."""
     passed: Counter[str] = field(default_factory=Counter)
     """Files that are not read, by their ending in lower case; "" = without one."""
-    runs: list[str] = field(default_factory=list)
-    """Folders that runs wrote."""
-    apart: list[str] = field(default_factory=list)
-    """Folders of images that a run has put in no category."""
-    closed: list[str] = field(default_factory=list)
-    """Folders that may not be read."""
-    misnamed: list[str] = field(default_factory=list)
-    """Files and folders whose names are not valid UTF-8: no table can hold them."""
-    endless: list[str] = field(default_factory=list)
-    """Pipes and devices: whoever opens one may wait, or read, without end."""
+    skipped: dict[str, list[str]] = field(default_factory=dict)
+    """What else is not read: `run folder` (that a run wrote), `folder` (of images that a run has put in no category),
+    `unreadable folder`, `non-UTF-8 name` (which no table can hold) and `special file` (a pipe or device: whoever opens
+    one may wait, or read, without end) to paths from the folder."""
+
+    def skip(self, what: str, path: str, base: str) -> None:
+        self.skipped.setdefault(what, []).append(os.path.relpath(path, base))
 
     def words(self) -> str:
-        """What was passed over, in one line; "" = nothing."""
-        named = [_files(ending, n) for ending, n in self.passed.most_common(MAX_LISTED)]
-        rest = self.passed.most_common()[MAX_LISTED:]
-        if rest:
-            named.append(f"{sum(n for _, n in rest):,} files of {len(rest)} other endings")
-        named += _folders("run folder", "run folders", self.runs)
-        named += _folders("folder", "folders", self.apart)
-        named += _folders("unreadable folder", "unreadable folders", self.closed)
-        named += _folders("non-UTF-8 name", "non-UTF-8 names", self.misnamed)
-        named += _folders("pipe or device", "pipes or devices", self.endless)
-        return f"Skipped: {', '.join(named)}." if named else ""
+        """Return what was passed over, in one line; "" = nothing."""
+        parts = [_files(ending, n) for ending, n in self.passed.most_common(MAX_LISTED)]
+        if rest := self.passed.most_common()[MAX_LISTED:]:
+            parts.append(f"{sum(n for _, n in rest):,} files of {len(rest)} other endings")
+        for what, paths in self.skipped.items():
+            shown = [path.encode("utf-8", "replace").decode() for path in sorted(paths)[:MAX_LISTED]]
+            more = f" and {len(paths) - MAX_LISTED:,} more" if len(paths) > MAX_LISTED else ""
+            parts.append(f"the {what}{'s' if len(paths) > 1 else ''} {' and '.join(shown)}{more}")
+        return f"Skipped: {', '.join(parts)}." if parts else ""
 
     def report(self) -> None:
         """Log what was skipped."""
@@ -91,7 +89,8 @@ class FolderScan:
 
 
 def scan_folder(base: Path) -> FolderScan:
-    """Look at everything below `base`. Hidden files and those of the system are skipped, links are followed once.
+    """Look at everything below `base`, in order. Hidden files and those of the system are skipped, links are followed
+    once.
 
     A run folder is not looked into, unless it is `base` itself: its thumbnails are no images of anybody's. In a folder
     that was sorted by a run, what lies in no category stays out: what people have rejected is no class.
@@ -102,7 +101,7 @@ def scan_folder(base: Path) -> FolderScan:
 
 
 def list_images(base: Path, found: FolderScan) -> Iterator[Path]:
-    """The images one by one, in the order of the parts of their paths; what else there is goes to `found`.
+    """Yield the images, in the order of the parts of their paths; what else there is goes to `found`.
 
     The names of a folder, and of those that it lies in, are all that is in memory at a time.
     """
@@ -119,7 +118,8 @@ def list_images(base: Path, found: FolderScan) -> Iterator[Path]:
 
 
 def _entries(folder: str, base: str, found: FolderScan, seen: set[str]) -> list[str]:
-    """Images and folders in a folder, the latter with a slash at the end, in order; none where it is not entered."""
+    """Return images and folders in a folder, the latter with a slash at the end, in order; none where it is not
+    entered."""
     real = os.path.realpath(folder)
     if real in seen:  # a link that leads back up would be walked for ever
         return []
@@ -127,48 +127,49 @@ def _entries(folder: str, base: str, found: FolderScan, seen: set[str]) -> list[
         with os.scandir(folder) as listed:
             kinds = {entry.name: _kind(entry) for entry in listed}
     except OSError:
-        found.closed.append(os.path.relpath(folder, base))
+        found.skip("unreadable folder", folder, base)
         return []
     seen.add(real)
     if folder != base and is_own_file(folder, [name for name, kind in kinds.items() if kind == "file"]):
-        found.runs.append(os.path.relpath(folder, base))
+        found.skip("run folder", folder, base)
         return []
     entered = []
     is_sorted = folder == base and SORTED_FOLDER in kinds and is_own_file(folder, [SORTED_FOLDER])
     for name in sorted(kinds):
-        path = os.path.join(folder, name)
+        path, kind, ending = os.path.join(folder, name), kinds[name], os.path.splitext(name)[1].lower()
         if not is_utf8(name):
-            found.misnamed.append(os.path.relpath(path, base))
+            found.skip("non-UTF-8 name", path, base)
         elif name.startswith(".") or name.lower() in SYSTEM_FILES:
             continue
-        elif kinds[name] == "endless":
-            found.endless.append(os.path.relpath(path, base))
-        elif kinds[name] == "folder" and is_sorted and name in (UNREADABLE_FOLDER, REJECTED_FOLDER):
-            found.apart.append(name)
-        elif kinds[name] == "folder":
+        elif kind == "special":
+            found.skip("special file", path, base)
+        elif kind == "folder" and is_sorted and name in (UNREADABLE_FOLDER, REJECTED_FOLDER):
+            found.skip("folder", path, base)
+        elif kind == "folder":
             entered.append(path + os.sep)
-        elif name.lower().endswith(IMAGE_EXTENSIONS):
+        elif ending in IMAGE_EXTENSIONS:
             entered.append(path)
         else:
-            if name.lower().endswith(PACKED_SUFFIXES):
-                found.packed.append(Path(path))
-            if not name.lower().endswith(TABLE_SUFFIXES):
-                found.passed[os.path.splitext(name)[1].lower()] += 1
+            if ending in PACKED:
+                found.packed.append(path)
+            if ending not in TABLE_SUFFIXES:
+                found.passed[ending] += 1
     return entered
 
 
-def _kind(entry: os.DirEntry[str]) -> Literal["folder", "file", "endless"]:
-    """A link is what it leads to; one that leads nowhere is a file, of which is said later that it is not there."""
+def _kind(entry: os.DirEntry[str]) -> Literal["folder", "file", "special"]:
+    """Return what an entry is. A link is what it leads to; one that leads nowhere is a file, of which is said later
+    that it is not there."""
     try:
         if entry.is_dir():
             return "folder"
-        return "file" if entry.is_file() or not os.path.exists(entry.path) else "endless"
+        return "file" if entry.is_file() or not os.path.exists(entry.path) else "special"
     except OSError:  # a link that leads round in a circle
         return "file"
 
 
 def is_own_file(folder: str, names: Sequence[str]) -> bool:
-    """Was this folder, in which files of these names lie, written by a run?"""
+    """Return whether this folder, in which files of these names lie, was written by a run."""
     for name in set(names) & OWN_FILES.keys():
         with contextlib.suppress(OSError, ValueError):
             content = json.loads(Path(folder, name).read_bytes())
@@ -183,19 +184,11 @@ def _files(ending: str, n: int) -> str:
     return f"{text} (install {package})" if package else text
 
 
-def _folders(one: str, several: str, names: list[str]) -> list[str]:
-    shown = [name.encode("utf-8", "replace").decode() for name in sorted(names)[:MAX_LISTED]]
-    more = f" and {len(names) - MAX_LISTED:,} more" if len(names) > MAX_LISTED else ""
-    return [f"the {one if len(names) == 1 else several} {' and '.join(shown)}{more}"] if names else []
-
-
-UNLABELLED_FOLDERS = ("unlabelled", "unlabeled")
-
-log = logging.getLogger("holotype")
+# -- tables ---------------------------------------------------------------------------------------------
 
 
 def read_folder(root: Path) -> Table:
-    """Every image under `root`; the first folder below it is the label.
+    """Return every image under `root`; the first folder below it is the label.
 
     Loose images and those in a folder called `unlabelled` carry no label. Rows are sorted by path; hidden files and
     folders that runs wrote are skipped, and a line in the log says what else was passed over. Where there is no image,
@@ -203,50 +196,23 @@ def read_folder(root: Path) -> Table:
     """
     base = _base(root)
     found = scan_folder(base)
-    _check_open(root, found)
-    if not found.images and (packed := read_packed_folder([str(path) for path in found.packed], base.name)):
-        return packed
-    found.report()
     if not found.images:
-        raise no_image(root)
-    files = sorted((file.relative_to(base) for file in found.images), key=lambda file: file.parts)
-    label = [folder_label(file.parts) for file in files]
-    path = [str(base / file) for file in files]
-    return Table.from_columns({"path": path, "label": label}, name=base.name, root=str(base))
-
-
-def read_bucket(address: str, name: str) -> Table:
-    """Every image below an address, as a folder; where there is none, the Parquet files with images or the tars."""
-    files = list_files(address)
-    bare, query = split_query(address)
-    folder = bare.rstrip("/").rpartition("/")[0] if files == [address] else bare.rstrip("/")
-    root = with_query(folder, query)
-    parts = {file: path.split("/") for file, path in zip(files, relative(files, root), strict=True)}
-    visible = [file for file in files if not any(part.startswith(".") for part in parts[file])]
-    images = [file for file in visible if _ending(file) in IMAGE_EXTENSIONS]
-    if not images:
-        packed = [file for file in visible if _ending(file) in PACKED_SUFFIXES]
-        if table := read_packed_folder(packed, name):
-            return table
-        raise no_image(address, "objects")
-    if skipped := len(files) - len(images):
-        log.info(f"Skipped: {skipped:,} objects that are no images.")
-    images.sort(key=parts.__getitem__)
-    label = [folder_label(parts[file]) for file in images]
-    return Table.from_columns({"path": images, "label": label}, name=name, root=root)
+        kind, files = _packed_or_none(root, found)
+        return PACKED[kind][0](files, base.name)
+    found.report()
+    label = [folder_label(file.relative_to(base).parts) for file in found.images]
+    columns = {"path": [str(file) for file in found.images], "label": label}
+    return Table.from_columns(columns, name=base.name, root=str(base))
 
 
 def stream_folder(source: str) -> Paths:
-    """The paths of `from_folder` in a stream."""
+    """Return the paths of `read_folder` in a stream."""
     base, found = _base(Path(source)), FolderScan()
     images = list_images(base, found)
     first = next(images, None)
     if first is None:
-        _check_open(source, found)
-        if packed := stream_packed([str(path) for path in found.packed]):
-            return packed
-        found.report()
-        raise no_image(source)
+        kind, files = _packed_or_none(source, found)
+        return PACKED[kind][1](files)
 
     def each() -> Iterator[str]:
         yield str(first)
@@ -256,51 +222,57 @@ def stream_folder(source: str) -> Paths:
     return Paths(str(base), each())
 
 
+def read_bucket(address: str, name: str) -> Table:
+    """Return every image below an address, as of a folder; where there is none, the Parquet files with images or the
+    tars."""
+    files = list_files(address)
+    bare, query = split_query(address)
+    folder = bare.rstrip("/").rpartition("/")[0] if files == [address] else bare.rstrip("/")
+    root = with_query(folder, query)
+    parts = {file: path.split("/") for file, path in zip(files, relative(files, root), strict=True)}
+    visible = [file for file in files if not any(part.startswith(".") for part in parts[file])]
+    images = sorted((file for file in visible if _ending(file) in IMAGE_EXTENSIONS), key=parts.__getitem__)
+    if not images:
+        kind, packed = _packed([file for file in visible if _ending(file) in PACKED])
+        if not packed:
+            raise no_image(address, "objects")
+        return PACKED[kind][0](packed, name)
+    if skipped := len(files) - len(images):
+        log.info(f"Skipped: {skipped:,} objects that are no images.")
+    label = [folder_label(parts[file]) for file in images]
+    return Table.from_columns({"path": images, "label": label}, name=name, root=root)
+
+
 def _base(root: Path) -> Path:
-    if not Path(root).is_dir():
+    if not root.is_dir():
         raise InputError(f"The folder {root} does not exist{suggest_path(root)}; check its name.")
     return Path(os.path.abspath(root))
 
 
-def _check_open(root: Path | str, found: FolderScan) -> None:
-    if "." in found.closed:
-        raise InputError(f"The folder {root} may not be read; change its permissions.")
-
-
 def folder_label(parts: Sequence[str]) -> str:
-    """Of an image, by the parts of its path below the folder of all images; "" = none."""
+    """Return the label of an image, by the parts of its path below the folder of all images; "" = none."""
     first = parts[0] if len(parts) > 1 else ""
     return "" if first.lower() in UNLABELLED_FOLDERS else nfc(first)
 
 
-def read_packed_folder(files: Sequence[str], name: str) -> Table | None:
-    """What lies in Parquet files with images or in tars, whichever are there; None where neither are.
-
-    files: absolute paths or addresses of Parquet files and tars.
-    """
-    tars, tables = _kinds(files)
-    if tars:
-        return read_webdataset(tars, name)
-    return read_parquet(tables, name) if tables else None
-
-
-def stream_packed(files: Sequence[str]) -> Paths | None:
-    """The same as a stream of paths."""
-    tars, tables = _kinds(files)
-    if tars:
-        return stream_webdataset(tars)
-    return stream_parquet(tables) if tables else None
+def _packed_or_none(root: Path | str, found: FolderScan) -> tuple[str, list[str]]:
+    """Return what `_packed` does for a folder without images; raises InputError where it has no packed ones either."""
+    if "." in found.skipped.get("unreadable folder", ()):
+        raise InputError(f"The folder {root} may not be read; change its permissions.")
+    kind, files = _packed(found.packed)
+    if not files:
+        found.report()
+        raise no_image(root)
+    return kind, files
 
 
-def _kinds(files: Sequence[str]) -> tuple[list[str], list[str]]:
-    """Tars, and Parquet files with images; not both."""
+def _packed(files: Sequence[str]) -> tuple[str, list[str]]:
+    """Return the ending of the tars or of the Parquet files with images among some, and these; not both."""
     tars = sorted(file for file in files if _ending(file) == ".tar")
     tables = sorted(file for file in files if _ending(file) == ".parquet" and holds_images(file))
     if tars and tables:
-        raise InputError(
-            f"There are both Parquet files ({tables[0]}) and tars ({tars[0]}) of images; name one kind of them."
-        )
-    return tars, tables
+        raise InputError(f"There are both Parquet files ({tables[0]}) and tars ({tars[0]}); name one kind.")
+    return (".tar", tars) if tars else (".parquet", tables)
 
 
 def _ending(file: str) -> str:

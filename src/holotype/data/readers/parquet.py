@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import io
 import json
-import os
 from bisect import bisect_right
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
@@ -23,15 +22,8 @@ from PIL import Image
 
 from holotype.data.csv import column_text
 from holotype.data.image_files import decoders
-from holotype.data.paths import Paths
-from holotype.data.storage import (
-    StorageError,
-    is_address,
-    random_access,
-    remote_stamp,
-    split_query,
-    with_query,
-)
+from holotype.data.paths import Paths, common_root
+from holotype.data.storage import StorageError, random_access, remote_stamp
 from holotype.data.table import Table
 from holotype.errors import InputError
 
@@ -88,10 +80,10 @@ def _open_parquet(file: str, stamp: str) -> ParquetImages:
 
 
 def image_column(schema: Any) -> str | None:
-    """The leaf that holds the bytes of images, image.bytes or image; None where a schema has none.
+    """Return the leaf that holds the bytes of images, image.bytes or image; None where a schema has none.
 
-    A struct with the field `bytes` is an image. Of columns of plain bytes it is the first of NAMES, or the only one;
-    where there is a column of paths, plain bytes are something else.
+    A struct with the field `bytes` is an image. Of columns of plain bytes it is the first of IMAGE_COLUMNS, or the only
+    one; where there is a column of paths, plain bytes are something else.
     """
     import pyarrow.types as kinds
 
@@ -99,10 +91,9 @@ def image_column(schema: Any) -> str | None:
         return bool(kinds.is_binary(kind) or kinds.is_large_binary(kind))
 
     for field in schema:
-        if kinds.is_struct(field.type):
-            inner = {field.type.field(i).name: field.type.field(i).type for i in range(field.type.num_fields)}
-            if "bytes" in inner and plain(inner["bytes"]):
-                return f"{field.name}.bytes"
+        place = field.type.get_field_index("bytes") if kinds.is_struct(field.type) else -1
+        if place >= 0 and plain(field.type.field(place).type):
+            return f"{field.name}.bytes"
     names = [field.name for field in schema if plain(field.type)]
     if {"path", "file_name"} & {name.lower() for name in schema.names}:
         return None
@@ -111,7 +102,7 @@ def image_column(schema: Any) -> str | None:
 
 
 def holds_images(file: str) -> bool:
-    """Has a Parquet file a column of images? A file that cannot be read raises StorageError."""
+    """Return whether a Parquet file has a column of images. A file that cannot be read raises StorageError."""
     import pyarrow.parquet as pq
 
     with _explained(file):
@@ -125,7 +116,7 @@ _lock = Lock()
 
 
 def read_row(file: str, key: str) -> bytes:
-    """The bytes of the image in row `key`. Threads ask for neighbouring images: one of them reads for all."""
+    """Return the bytes of the image in row `key`. Threads ask for neighbouring images: one of them reads for all."""
     stamp = remote_stamp(file)
     with _lock:
         opened = _open_parquet(file, stamp)
@@ -141,17 +132,17 @@ def read_row(file: str, key: str) -> bytes:
 
 
 def _group(file: str, stamp: str, opened: ParquetImages, group: int) -> Any:
-    """The images of a row group, as pyarrow's array."""
+    """Return the images of a row group, as pyarrow's array."""
     place = (file, stamp, group)
     if place in _groups:
         _groups.move_to_end(place)
         return _groups[place]
-    with _explained(file):
-        column = opened.file.read_row_group(group, columns=[opened.column]).column(0)
-    values = column.combine_chunks() if column.num_chunks == 1 else column
-    if "." in opened.column and hasattr(values.type, "num_fields") and values.type.num_fields:
-        import pyarrow.compute as pc
+    import pyarrow as pa
+    import pyarrow.compute as pc
 
+    with _explained(file):
+        values = opened.file.read_row_group(group, columns=[opened.column]).column(0)
+    if pa.types.is_struct(values.type):
         values = pc.struct_field(values, "bytes")
     _groups[place] = values
     while len(_groups) > 1 and sum(kept.nbytes for kept in _groups.values()) > CACHED_BYTES:
@@ -163,38 +154,33 @@ def _group(file: str, stamp: str, opened: ParquetImages, group: int) -> Any:
 
 
 def read_parquet(files: Sequence[str], name: str) -> Table:
-    """Every row of Parquet files with images; a column of labels, `truth` and `group` where there are such.
+    """Return every row of Parquet files with images; a column of labels, `truth` and `group` where there are such.
 
     files: absolute paths or addresses. The names of a Hugging Face ClassLabel are the labels, -1 means none.
     """
-    path: list[str] = []
-    columns: dict[str, list[str]] = {"label": [], "truth": [], "group": []}
-    has: set[str] = set()
-    for file in files:
-        opened = _open_parquet(file, remote_stamp(file))
-        n = opened.starts[-1]
-        for what in columns:
+    paths = stream_parquet(files)
+    columns: dict[str, list[str]] = {"path": list(paths.each)}
+    opened = [_open_parquet(file, remote_stamp(file)) for file in files]
+    for what in ("label", "truth", "group"):
+        parts = []
+        for file, one in zip(files, opened, strict=True):
             with _explained(file):
-                values = _texts(opened, what)
-            has |= set() if values is None else {what}
-            columns[what] += [""] * n if values is None else values
-        path += [f"{file}#{row}" for row in range(n)]
-    if not path:
-        raise InputError(f"{files[0]} has no rows; there is nothing to look at.")
-    _check_images(path)
-    used = {what: values for what, values in columns.items() if what in (*has, "label")}
-    return Table.from_columns({"path": path, **used}, name=name, root=common_root(files))
+                parts.append(_texts(one, what))
+        if what == "label" or any(part is not None for part in parts):
+            sizes = [one.starts[-1] for one in opened]
+            columns[what] = [x for part, n in zip(parts, sizes, strict=True) for x in part or [""] * n]
+    return Table.from_columns(columns, name=name, root=paths.root)
 
 
 def stream_parquet(files: Sequence[str]) -> Paths:
-    """The paths of `read_parquet` in a stream: the columns are not read."""
+    """Return the paths of `read_parquet` in a stream: the columns are not read."""
 
     def each() -> Iterator[str]:
         checked = False
         for file in files:
             n = _open_parquet(file, remote_stamp(file)).starts[-1]
             if n and not checked:
-                _check_images([f"{file}#{row}" for row in range(min(n, FIRST_ROWS))])
+                _check_images(file, min(n, FIRST_ROWS))
                 checked = True
             yield from (f"{file}#{row}" for row in range(n))
         if not checked:
@@ -203,17 +189,8 @@ def stream_parquet(files: Sequence[str]) -> Paths:
     return Paths(common_root(files), each())
 
 
-def common_root(files: Sequence[str]) -> str:
-    """The folder that all files lie in."""
-    bare = [split_query(file) for file in files]
-    folder = os.path.commonpath([os.path.dirname(file.partition("://")[2] or file) for file, _ in bare])
-    if not is_address(files[0]):
-        return folder
-    return with_query(f"{files[0].partition('://')[0]}://{folder}", bare[0][1])
-
-
 def _texts(opened: ParquetImages, what: str) -> list[str] | None:
-    """A column as text, in its order; None where there is none."""
+    """Return a column as text, in its order; None where there is none."""
     schema = opened.file.schema_arrow
     classes = _class_names(schema)
     wanted = LABEL_COLUMNS if what == "label" else (what,)
@@ -222,19 +199,14 @@ def _texts(opened: ParquetImages, what: str) -> list[str] | None:
         found = list(classes)
     if not found or found[0] == opened.column.partition(".")[0]:
         return None
-    names = classes.get(found[0])
+    names = dict(enumerate(classes.get(found[0], ())))
     values = opened.file.read(columns=[found[0]]).column(0).to_pylist()
-    return [_text(value, names) for value in values]
-
-
-def _text(value: object, names: Sequence[str] | None) -> str:
-    if names is not None and isinstance(value, int):
-        return str(names[value]) if 0 <= value < len(names) else ""
-    return column_text(value).strip()
+    numbered = found[0] in classes
+    return [names.get(v, "") if numbered and isinstance(v, int) else column_text(v).strip() for v in values]
 
 
 def _class_names(schema: Any) -> dict[str, list[str]]:
-    """Columns of class numbers and the names of their classes, as Hugging Face writes them into a file."""
+    """Return columns of class numbers and the names of their classes, as Hugging Face writes them into a file."""
     try:
         features = json.loads((schema.metadata or {})[b"huggingface"])["info"]["features"].items()
         labels = [(str(name), kind) for name, kind in features if isinstance(kind, dict)]
@@ -245,22 +217,10 @@ def _class_names(schema: Any) -> dict[str, list[str]]:
         return {}
 
 
-def _check_images(path: Sequence[str]) -> None:
-    """Raise InputError where the first rows hold bytes, and none of them is an image."""
-    seen = 0
-    for one in path[:FIRST_ROWS]:
-        try:
-            content = read_row(*one.rsplit("#", 1))
-        except StorageError:  # a row without an image
-            continue
-        seen += 1
-        try:
-            with Image.open(io.BytesIO(content), formats=decoders()):
-                return
-        except Exception:  # decoders fail in many ways on what is no image
-            continue
-    file = path[0].rpartition("#")[0]
-    what = "bytes that are no image" if seen else "no bytes"
-    raise InputError(
-        f"The column of images of {file} holds {what} in its first rows; write JPEG or PNG files into it."
-    )
+def _check_images(file: str, rows: int) -> None:
+    """Raise InputError where none of the first rows holds an image."""
+    for row in range(rows):
+        with contextlib.suppress(Exception):  # decoders fail in many ways on what is no image
+            Image.open(io.BytesIO(read_row(file, str(row))), formats=decoders()).close()
+            return
+    raise InputError(f"The first rows of {file} hold bytes that are no image; write JPEG or PNG into it.")

@@ -16,8 +16,7 @@ from functools import lru_cache
 from threading import Lock
 
 from holotype.data.image_files import IMAGE_EXTENSIONS, no_image
-from holotype.data.paths import Paths
-from holotype.data.readers.parquet import common_root
+from holotype.data.paths import Paths, common_root
 from holotype.data.storage import StorageError, read_part, remote_stamp, stream_file
 from holotype.data.table import Table
 
@@ -49,7 +48,7 @@ _lock = Lock()
 
 
 def tar_index(file: str) -> TarIndex:
-    """The places of a tar's images; gone through once as long as it does not change."""
+    """Return the places of a tar's images; it is gone through once as long as it does not change."""
     stamp = remote_stamp(file)
     with _lock:  # threads ask for images of one tar: one of them goes through it for all
         return _index(file, stamp)
@@ -71,9 +70,7 @@ def _index(file: str, stamp: str) -> TarIndex:
                 stream.seek(end)
                 whole = stream.read(BLOCK) == bytes(BLOCK)  # every tar ends so, and tarfile does not mind
         except tarfile.TarError as error:
-            raise StorageError(
-                f"{file} is no tar, or cut off or damaged ({error}); copy it again."
-            ) from error
+            raise StorageError(f"{file} is no tar, or cut off ({error}); copy it again.") from error
     if not whole:
         raise StorageError(f"{file} is cut off or damaged after {len(found.images):,} images; copy it again.")
     return found
@@ -91,7 +88,7 @@ def _note(found: TarIndex, name: str, place: MemberPlace) -> None:
 
 
 def read_member(file: str, key: str) -> bytes:
-    """The bytes of the image with this key."""
+    """Return the bytes of the image with this key."""
     place = tar_index(file).images.get(key)
     if place is None:
         raise StorageError(f"{file} has no image {key!r}; check the key.")
@@ -105,7 +102,7 @@ def read_member(file: str, key: str) -> bytes:
 
 
 def read_webdataset(files: Sequence[str], name: str) -> Table:
-    """Every image of some tars, with the label of its .cls, .json (its field `label`) or .txt file where there is one.
+    """Return every image of some tars, with the label of its .cls, .json (its field `label`) or .txt file.
 
     files: absolute paths or addresses.
     """
@@ -123,7 +120,7 @@ def read_webdataset(files: Sequence[str], name: str) -> Table:
 
 
 def stream_webdataset(files: Sequence[str]) -> Paths:
-    """The paths of `read_tars` in a stream; the labels are not read. Of one tar at a time it is known what it holds."""
+    """Return the paths of `read_webdataset` in a stream; the labels are not read, and one tar at a time is held."""
 
     def each() -> Iterator[str]:
         found = False
