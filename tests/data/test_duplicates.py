@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from holotype.data import duplicates, hashing
+from holotype.data import hashing
 from holotype.data.decode import save_images
 from holotype.data.duplicates import ThumbnailScan, is_readable, same_pictures, scan_thumbnails
 from holotype.data.exif import NO_EXIF, read_exif
@@ -36,8 +36,7 @@ def written(folder: Path, **pictures: Image.Image) -> list[str]:
 def read(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The files of which a digest was made."""
     seen: list[str] = []
-    for module in (duplicates, hashing):
-        monkeypatch.setattr(module, "file_digest", lambda path: seen.append(path) or file_digest(path))
+    monkeypatch.setattr(hashing, "file_digest", lambda path: seen.append(path) or file_digest(path))
     return seen
 
 
