@@ -11,7 +11,7 @@ from PIL import Image
 
 from holotype.data import hashing
 from holotype.data.decode import save_images
-from holotype.data.duplicates import ThumbnailScan, is_readable, same_pictures, scan_thumbnails
+from holotype.data.duplicates import MAX_SIMILAR, ThumbnailScan, is_readable, same_pictures, scan_thumbnails
 from holotype.data.exif import NO_EXIF, read_exif
 from holotype.data.hashing import file_digest, file_stamps, image_digests
 from tests.data.cameras import photograph
@@ -83,7 +83,7 @@ def test_what_cannot_be_read_has_a_problem_and_no_copies(tmp_path: Path) -> None
 
 
 def test_thousands_that_look_the_same_are_no_quadratic_work() -> None:
-    n = duplicates.MAX_SIMILAR + 50
+    n = MAX_SIMILAR + 50
     seen = ThumbnailScan(np.full((n, 8, 9, 3), 7, np.uint8), np.full(n, "", object), [NO_EXIF] * n)
     pairs = same_pictures(seen)
     assert {row for pair in pairs for row in pair} == set(range(n))

@@ -24,7 +24,7 @@ from holotype.discovery.plan import plan_round
 from holotype.errors import InputError
 from holotype.results.apply_edits import AppliedEdits, apply_edits
 from holotype.results.discovery import Discovery
-from holotype.results.edits import Edit, edits_csv, read_edits, read_log
+from holotype.results.edits import Edit, read_log
 from tests.discovery.made_round import edits_file, made_discovery
 
 PATHS = [f"{i:02d}" for i in range(40)]
@@ -288,26 +288,6 @@ def test_who_has_labelled_everything_is_told_apart(run, squares_folder, small) -
     throughout = replace(table, label=np.where(table.label == "", "red", table.label))
     with pytest.raises(InputError, match="put images without a label into"):
         discover_table(throughout, small(), run, progress=False, edits=file)
-
-
-def test_edits_that_cannot_take_part_are_told_before_one_round_and_listed_from_then_on(
-    run, squares_folder, small, caplog
-) -> None:
-    caplog.set_level("INFO")
-    table, config = load_table(squares_folder / "squares.csv"), small(method="kmeans")
-    blue = [path for path in table.path if "blue" in path][:2]
-    file = edits_file(run, ("confirm", blue[0], "", "blue"), ("rename", "", "new-77", "Boots"))
-    foreign = Edit("somebody-1", "2026-01-01T00:00:00Z", "rename", "", "new-01", "Boots")
-    file.write_text(edits_csv([*read_edits(file), foreign]))
-    refused = ("'new-77' is not in this run", "1 edit of run 'somebody-1'")
-    discover_table(table, config, run, progress=False, edits=file)
-    assert [caplog.text.count(words) for words in refused] == [1, 1]
-    caplog.clear()
-    more = edits_file(run, ("confirm", blue[1], "", "blue"))
-    assert discover_table(table, config, run, progress=False, edits=more).facts.round == 3
-    assert [caplog.text.count(words) for words in refused] == [0, 0]
-    assert "2 edits are still not applied" in caplog.text
-    assert all(words in (run / "refused.txt").read_text() for words in refused)
 
 
 def test_a_heap_that_was_a_class_for_a_round_costs_no_edit(run, squares_folder, small) -> None:

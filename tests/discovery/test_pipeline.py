@@ -233,12 +233,6 @@ def test_collections_with_nothing_to_discover(photos, words, small, tmp_path) ->
     assert "\n" not in str(caught.value)
 
 
-def test_one_labelled_image_per_class_is_enough(small, tmp_path) -> None:
-    folder = paint(tmp_path / "photos", {"a": GREYS[:1], "b": GREYS[-1:], "unlabelled": GREYS[1:-1]})
-    found = discover_table(load_table(folder), small(k="auto"), tmp_path / "run", progress=False)
-    assert (found.images.category != "").all()
-
-
 def test_a_folder_of_something_else_is_refused(run, table, small, tmp_path) -> None:
     """Before anything is written."""
     before = written(run)

@@ -32,7 +32,7 @@ from holotype.discovery.constraints import Constraints
 from holotype.errors import InputError, Stopped, signal_of
 from holotype.models.weights_io import weights_digest
 from holotype.report.redact import short_names
-from holotype.results.apply_edits import AppliedEdits, apply_edits
+from holotype.results.apply_edits import AppliedEdits, apply_edits, merged_into
 from holotype.results.describe import renamed_categories
 from holotype.results.discovery import FEATURES, Category, Discovery, checked_features, write_csv
 from holotype.results.edits import (
@@ -454,9 +454,8 @@ def _change_of(category: Category, where: Counter[str], now: dict[str, Category]
 
 def _is_manual(category: Category, before: Discovery, now: dict[str, Category]) -> CategoryChange:
     """The row of a category that edits have made an end of."""
-    edits, end = before.facts.edits, category.id
-    while end in edits.merged:
-        end = edits.merged[end]
+    edits = before.facts.edits
+    end = merged_into(category.id, edits.merged)
     became = "merged" if end != category.id else "rejected" if end in edits.rejected else "gone"
     told = (category.id, category.name, category.n, became, "edits")
     return CategoryChange(*told, end, now[end].name, now[end].n) if end in now else CategoryChange(*told)

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import copy
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -59,6 +59,15 @@ MOVED_NOTE, CONFIRMED_NOTE, REJECTED_NOTE = "moved by hand", "confirmed by hand"
 """What the note of an image says after an edit; the next round reads it (discovery/constraints.py)."""
 FOLLOWS_NOTE = "its label follows from a merge"
 """Of a typical image of a part, which stands for the others: nobody has said what this one shows."""
+
+
+def merged_into(id: str, merged: Mapping[str, str], present: Container[str] = ()) -> str:
+    """Return the id of what a category has been merged into, by way of others if need be; one that is present stays."""
+    seen: set[str] = set()
+    while id in merged and id not in present and id not in seen:
+        seen.add(id)
+        id = merged[id]
+    return id
 
 
 class CannotApply(Exception):
@@ -118,11 +127,7 @@ class EditSession:
 
     def end(self, id: str) -> str:
         """The id of what a category has been merged into, by way of others if need be."""
-        seen: set[str] = set()
-        while id in self.merged and id not in self.categories and id not in seen:
-            seen.add(id)
-            id = self.merged[id]
-        return id
+        return merged_into(id, self.merged, self.categories)
 
     def find(self, word: str) -> Category | None:
         """What a word in an edit means: as it stands or else without blanks, awake or else asleep."""
