@@ -163,6 +163,11 @@ def test_a_stopped_round_goes_on_and_one_of_other_inputs_is_left_alone(tmp_path:
     assert start(tmp_path, boots, ("2",), renamed) == 9
     touched = Collection("archive", {"b.png": ImageEntry("3-2", "2")})
     assert start(tmp_path, boots, ("2",), touched) == 9
+    file = round_folder(tmp_path, 9) / "round.json"
+    whole = file.read_text()
+    file.write_text("{")  # nobody knows what it trains on
+    assert RoundPlan(tmp_path, DiscoverConfig(), TABLE, touched, INPUTS).next_number == 10
+    file.write_text(whole)
     assert started_rounds(tmp_path) == [*range(1, 10)]
     assert (round_folder(tmp_path, 1) / "state.json").is_file()
     (round_folder(tmp_path, 9) / "scores.json").write_text("{}")

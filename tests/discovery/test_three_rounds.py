@@ -110,6 +110,7 @@ def first_edits(found: Discovery, held: Held) -> list[tuple[str, str, str, str]]
     return [
         ("rename", "", "red", "crimson"),
         ("rename", "", one, "=gold <b>"),
+        ("rename", "", "new-77", "Boots"),  # it is told that there is no such category
         ("merge", "", four, one),
         ("move", b[0], two, "odd ones"),
         ("move", b[1], two, "odd ones"),
@@ -162,6 +163,7 @@ def test_three_rounds_with_every_kind_of_edit(go, holotype, tmp_path, caplog) ->
     assert second.facts.round == 2
     said = "Edits that take part in round 2: 2 renamed, 1 merged, 5 moved, 2 rejected, 1 confirmed."
     assert said in caplog.text
+    assert caplog.text.count("'new-77' is not in this run") == 1
     check(run, held)
     kept = replay_edits(run, until=1).discovery
     assert kept is not None
@@ -173,6 +175,9 @@ def test_three_rounds_with_every_kind_of_edit(go, holotype, tmp_path, caplog) ->
     assert go().run_id == second.run_id  # nothing more was said
     third = go(*second_edits(second, held))
     assert third.facts.round == 3
+    assert caplog.text.count("'new-77' is not in this run") == 1
+    assert "1 edit is still not applied" in caplog.text
+    assert "'new-77'" in (run / "refused.txt").read_text()
     assert set(third.known) >= {"green", "red", "odd ones", "else"}
     check(run, held)
     words = ("--edits", edits_of(run, *third_edits(third, held)), "--no-progress", "--device", "cpu")

@@ -141,6 +141,18 @@ def test_lines_are_added_and_nothing_is_written_anew(tmp_path):
     assert os.stat(tmp_path / "edits.csv").st_ino == file
 
 
+def test_a_disk_that_fails_is_one_sentence(tmp_path, monkeypatch):
+    before = logged(tmp_path, rename("Hawk"))
+
+    def fail(_: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("holotype.results.edits.os.fsync", fail)
+    with pytest.raises(InputError, match="No space left"):
+        append_edits(tmp_path, [rename("Owl")])
+    assert (tmp_path / "edits.csv").read_bytes().startswith(before)
+
+
 def test_an_edit_is_the_same_wherever_its_image_lies(tmp_path):
     first = Edit("run-made-1", TIME, "reject", "/then/a.png", digest="d1")
     append_edits(tmp_path, [first])

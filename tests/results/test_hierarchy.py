@@ -115,6 +115,8 @@ def test_a_part_has_no_number_that_meant_a_category_of_an_earlier_round(tmp_path
     """new-04 was in round 1, and new-05 was split off in it by hand; the name that either got would come back."""
     first = made_discovery("r-1", {"a": [0, 1, 2], "new-04": list(range(3, 12))})
     first.save(tmp_path / "rounds" / "1")
+    (tmp_path / "rounds" / "2").mkdir()
+    (tmp_path / "rounds" / "2" / "discovery.json").write_text("{")  # whoever goes on with it says so
     append_edits(tmp_path, [Edit("r-1", "t", "move", first.images.path[3], "new-04", "new-05")])
     tree = save_tree(tmp_path, *collection({"new-03": 40}))
     assert tree is not None

@@ -140,9 +140,13 @@ def lower_bound(n: int, looked: int, wrong: int, sure: float = SURE_LEVEL) -> fl
         return math.nan
     from scipy.stats import hypergeom
 
-    possible = np.arange(wrong, n - (looked - wrong) + 1)  # so many of all n may be wrong
-    likely = hypergeom.cdf(wrong, n, possible, looked) > 1 - sure
-    return 1 - int(possible[likely].max(initial=wrong)) / n
+    # of all n, so many are wrong; the chance to find so few falls with it
+    low, high = wrong, n - (looked - wrong)
+    while low < high:
+        middle = (low + high + 1) // 2
+        likely = hypergeom.cdf(wrong, n, middle, looked) > 1 - sure
+        low, high = (middle, high) if likely else (low, middle - 1)
+    return 1 - low / n
 
 
 def draw_check_sample(paths: Iterable[str], n: int, seed: int = 0) -> list[str]:
