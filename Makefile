@@ -8,7 +8,7 @@ export OMP_NUM_THREADS ?= 1
 # Of what is installed a sixth is ever imported: it is compiled then, and kept for the many processes that tests start.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test test-newest test-oldest test-more torture exhibits docs lint clean
+.PHONY: demo test test-integrations test-newest test-oldest test-more torture exhibits docs lint clean
 
 $(READY): pyproject.toml constraints.txt requirements.lock
 	$(PYTHON) -c 'import sys; sys.exit("Holotype needs Python 3.11 or newer; name one with make PYTHON=python3.11") if sys.version_info < (3, 11) else None'
@@ -21,8 +21,11 @@ demo: $(READY)  ## discover the categories of the embedded sample, and score the
 
 # A process that breaks down ends the run, and is told: pytest-xdist 3.8 waits for ever after it has replaced one.
 PYTEST := -m pytest -n 2 --dist loadfile --max-worker-restart 0
-test: $(READY)  ## the whole test suite
-	$(BIN)/python $(PYTEST)
+test: $(READY)  ## the whole test suite, without clusters
+	$(BIN)/python $(PYTEST) -m 'not ray'
+
+test-integrations: $(READY)  ## tests on a Ray cluster of this machine
+	$(BIN)/python $(PYTEST) -m ray
 
 # By hand, before a release. The environments of the first two are kept for the next time.
 test-newest: VERSIONS = --upgrade --upgrade-strategy eager

@@ -12,7 +12,6 @@ about ten minutes and 3 GB; rows are written as they come, and --only replaces s
 
 from __future__ import annotations
 
-import argparse
 import json
 import sys
 import time
@@ -37,7 +36,7 @@ from holotype.models.zoo import (
 )
 from holotype.runs.provenance import commit
 from holotype.utils.atomic import write_text
-from measure import has_record, one_sentence, read_record, write_record
+from measure import has_record, one_sentence, read_record, script_parser, write_record
 
 TOP = Path(__file__).resolve().parent.parent
 SPEEDS = TOP / "src" / "holotype" / "models" / "speeds.json"
@@ -235,9 +234,7 @@ def facts() -> dict[str, Any]:
 
 @one_sentence
 def main(words: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = script_parser(__doc__)
     parser.add_argument("--only", nargs="*", help="names with tags, families, or recommended")
     parser.add_argument("--out", default=str(TOP / "experiments" / "results" / "backbones.jsonl#cpu"))
     given = parser.parse_args(words)

@@ -9,7 +9,6 @@ than the clock says, it waits for the host. On a CPU the operators stand for ker
 
 from __future__ import annotations
 
-import argparse
 import sys
 import tempfile
 import time
@@ -25,7 +24,7 @@ from torch.profiler import ProfilerActivity, profile
 from holotype.training.progress import StopRequest
 from holotype.utils.device import cpu_count, pick_device
 from loops import SETTINGS, Bench, free, make_loop
-from measure import EMBEDDED_SIZE, Plan, World, make_photographs, one_sentence, wait
+from measure import EMBEDDED_SIZE, Plan, World, make_photographs, one_sentence, script_parser, wait
 
 TURN = 20
 """Steps of SPTNet's prompt, and then of its network."""
@@ -97,9 +96,7 @@ def watch(bench: Bench, one: Watched, steps: int) -> Times:
 
 @one_sentence
 def main(words: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = script_parser(__doc__)
     parser.add_argument("--arch", default="embedded", help="timm's name of the network (default: embedded)")
     parser.add_argument("--device", default="auto")
     parser.add_argument("--images", type=int, default=1024)

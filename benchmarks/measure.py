@@ -46,6 +46,7 @@ from harness import has_record as has_record
 from harness import one_sentence as one_sentence
 from harness import read_record as read_record
 from harness import read_records as read_records
+from harness import script_parser as script_parser
 from harness import write_record as write_record
 
 EPOCHS = 200

@@ -11,7 +11,6 @@ centre of its category and noise, Gaussian both and of the same size, so that tw
 
 from __future__ import annotations
 
-import argparse
 import sys
 import tempfile
 import time
@@ -29,7 +28,7 @@ from holotype.embeddings.store import EMBEDDINGS_FORMAT, EmbeddingParts
 from holotype.errors import InputError
 from holotype.utils.atomic import write_text
 from holotype.utils.serialization import dump_json, write_parquet
-from measure import one_sentence
+from measure import one_sentence, script_parser
 
 EACH = 4096
 """Images of a part."""
@@ -180,9 +179,7 @@ def count_categories(made: Made, category: np.ndarray, n: int, folder: Path, lab
 
 @one_sentence
 def main(words: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = script_parser(__doc__)
     parser.add_argument("--rows", type=int, default=1_000_000)
     parser.add_argument("--categories", type=int, default=1_000)
     parser.add_argument("--dim", type=int, default=64)

@@ -43,6 +43,7 @@ from measure import (
     one_sentence,
     read_record,
     read_records,
+    script_parser,
     write_record,
 )
 from parts import PARTS
@@ -96,7 +97,7 @@ def settings(given: argparse.Namespace, default: Setting) -> Setting:
 
 
 def make_parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
+    parser = script_parser(__doc__)
     add = parser.add_argument
     add("--out", type=Path, default=Path("results/speed.json"), help="file for the figures")
     add("--only", default=",".join(PARTS), help=f"parts to measure, of {','.join(PARTS)}")

@@ -13,7 +13,6 @@ purity     share of the categories whose true purity lies in the interval that i
 
 from __future__ import annotations
 
-import argparse
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
@@ -28,7 +27,6 @@ from harness import (
     RESULTS,
     Case,
     Found,
-    add_roots,
     calibration_error,
     discovered,
     find_case,
@@ -37,6 +35,7 @@ from harness import (
     one_sentence,
     roots_of,
     run_facts,
+    script_parser,
     write_record,
 )
 from holotype.results.discovery import Discovery
@@ -46,6 +45,7 @@ COLUMNS = (
     *("case", "images", "k", "classes", "all", "own_error", "error", "mean_own", "mean"),
     *("doubtful", "mistakes", "categories", "inside", "inside_any"),
 )
+RECORD = RESULTS / "confidence.jsonl#embedded"
 
 
 def case_of(word: str, roots: dict[str, Path], work: Path) -> Case:
@@ -114,14 +114,10 @@ def line(row: dict[str, Any]) -> str:
 
 @one_sentence
 def main(words: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    parser = script_parser(
+        __doc__, roots=True, device="cpu", work="runs/samples", out=RESULTS / "confidence.jsonl#embedded"
     )
     parser.add_argument("case", nargs="+", help="full0, full1, ..., part0, ..., cub0, ... or cifar0, ...")
-    add_roots(parser)
-    parser.add_argument("--device", default="cpu", help="cpu, cuda or auto (default: cpu)")
-    parser.add_argument("--work", type=Path, default=Path("runs/samples"), help="folder of the discoveries")
-    parser.add_argument("--out", type=Path, default=RESULTS / "confidence.jsonl#embedded")
     given = parser.parse_args(words)
     roots = roots_of(given)
     print(" ".join(name.rjust(10) for name in COLUMNS))

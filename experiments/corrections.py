@@ -48,7 +48,6 @@ import numpy as np
 from harness import (
     RESULTS,
     Collection,
-    add_roots,
     find_case,
     find_collection,
     given_words,
@@ -57,6 +56,7 @@ from harness import (
     read_record,
     roots_of,
     run_facts,
+    script_parser,
     with_truth,
     write_record,
 )
@@ -78,6 +78,7 @@ FEWEST = 5
 """Images of one class in one category that are worth a category of their own."""
 BEGAN = datetime(2026, 1, 1, tzinfo=UTC)
 """Of the first edit. The same round is always corrected by the same file."""
+RECORD = RESULTS / "corrections.jsonl#embedded"
 
 
 @dataclass(frozen=True)
@@ -457,11 +458,14 @@ def main(words: Sequence[str] | None = None) -> int:
 
 
 def make_parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    parser = script_parser(
+        __doc__,
+        roots=True,
+        device="auto",
+        work="runs/corrections",
+        out=RESULTS / "corrections.jsonl#embedded",
     )
     parser.add_argument("collection", nargs="*", help="full, cub4, cifar4, sample1, ...")
-    add_roots(parser)
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2, 3, 4], help="of training")
     parser.add_argument("--steps", type=int, default=DEMO_STEPS)
     parser.add_argument(
@@ -469,9 +473,6 @@ def make_parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--backbone", default="embedded", help="embedded, or a .safetensors file")
     parser.add_argument("--arch", help="timm's name of the network in the file")
-    parser.add_argument("--device", default="auto", help="auto, cpu or cuda")
-    parser.add_argument("--work", type=Path, default=Path("runs/corrections"), help="folder of the runs")
-    parser.add_argument("--out", type=Path, default=RESULTS / "corrections.jsonl#embedded")
     parser.add_argument("--table", type=Path, nargs="+", help="print one table of these records, and end")
     return parser
 

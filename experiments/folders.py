@@ -63,7 +63,6 @@ from harness import (
     RESULTS,
     Collection,
     Judge,
-    add_roots,
     find_collection,
     in_words,
     interval_of,
@@ -71,6 +70,7 @@ from harness import (
     read_rows,
     roots_of,
     run_facts,
+    script_parser,
     write_record,
 )
 from holotype.clustering.estimate_k import estimate_table, pick_k
@@ -216,19 +216,15 @@ def line(row: Row) -> str:
 
 
 def make_parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = script_parser(__doc__, roots=True, device="cpu")
     parser.add_argument("collection", nargs="*", help="cub4, cub4-uneven, cifar4, sample0, ...")
     parser.add_argument("--methods", default=REFERENCE, help="separated by commas (default: rpc)")
-    add_roots(parser)
     parser.add_argument("--backbone", default="embedded", help="name or file (default: embedded)")
     parser.add_argument("--steps", type=int, default=STEPS)
     parser.add_argument("--seeds", type=int, default=SEEDS, help=f"trainings of each (default: {SEEDS})")
     parser.add_argument(
         "--k", choices=("told", "counted"), default="told", help="the number of categories (default: told)"
     )
-    parser.add_argument("--device", default="cpu", help="cpu, cuda or auto (default: cpu)")
     parser.add_argument(
         "--work", type=Path, default=Path("runs/folders"), help="folder of what trainings say"
     )

@@ -77,10 +77,31 @@ def one_sentence(main: Callable[P, int]) -> Callable[P, int]:
     return called
 
 
-def add_roots(parser: argparse.ArgumentParser) -> None:
-    """Add flags for the folders of images that collections are drawn from."""
-    parser.add_argument("--cub", type=Path, help="folder of CUB-200-2011")
-    parser.add_argument("--cifar", type=Path, help="folder of the CIFAR-100 sample")
+def script_parser(
+    about: str | None, *, roots: bool = False, device: str = "", work: str = "", out: Path | None = None
+) -> argparse.ArgumentParser:
+    """Return the parser of a script, with the flags that several have.
+
+    Args:
+        about: Its docstring.
+        roots: Folders of images that collections are drawn from.
+        device: Where it computes by default; "" where nobody may choose.
+        work: The default folder of what it trains; "" where it trains nothing.
+        out: The default record.
+    """
+    parser = argparse.ArgumentParser(description=about, formatter_class=argparse.RawDescriptionHelpFormatter)
+    if roots:
+        parser.add_argument("--cub", type=Path, help="folder of CUB-200-2011")
+        parser.add_argument("--cifar", type=Path, help="folder of the CIFAR-100 sample")
+    if device:
+        parser.add_argument("--device", default=device, help=f"cpu, cuda or auto (default: {device})")
+    if work:
+        parser.add_argument(
+            "--work", type=Path, default=Path(work), help=f"of what is trained (default: {work})"
+        )
+    if out:
+        parser.add_argument("--out", type=Path, default=out, help=f"the record (default: {out})")
+    return parser
 
 
 def roots_of(given: argparse.Namespace) -> dict[str, Path]:
@@ -371,14 +392,6 @@ def compact(record: Mapping[str, Any]) -> str:
 def read_rows(path: Path, script: str) -> dict[str, Any]:
     """Read the rows of a record by collection; none where there is no record yet."""
     return read_record(path, ["rows"], script)["rows"] if has_record(path) else {}
-
-
-def add_record(parser: argparse.ArgumentParser, record: Path) -> None:
-    """Add the flags for the record of a study: where it is, and to print its table alone."""
-    parser.add_argument("--out", type=Path, default=record, help=f"the record (default: {record})")
-    parser.add_argument(
-        "--table", action="store_true", help="print the table of the record, and nothing else"
-    )
 
 
 # -- intervals and errors -----------------------------------------------------------------------------------

@@ -17,11 +17,9 @@ Prints a table and writes the line `embedded` of experiments/results/labelling.j
 
 from __future__ import annotations
 
-import argparse
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -37,6 +35,7 @@ from harness import (
     is_right,
     one_sentence,
     run_facts,
+    script_parser,
     write_record,
 )
 from holotype.data.table import Table
@@ -203,17 +202,13 @@ def mean_curve(rows: Sequence[dict[str, Any]], score: str) -> list[tuple[float, 
 
 @one_sentence
 def main(words: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = script_parser(__doc__, work="runs/samples", out=RESULTS / "labelling.jsonl#embedded")
     parser.add_argument("case", nargs="+", help="full0, full1, ... or part0, part1, ...")
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2], help="of the random order")
     parser.add_argument("--rounds", type=int, default=8)
     parser.add_argument(
         "--each", type=int, default=10, help="answers of a round; the first has one per new category"
     )
-    parser.add_argument("--work", type=Path, default=Path("runs/samples"), help="folder of the discoveries")
-    parser.add_argument("--out", type=Path, default=RESULTS / "labelling.jsonl#embedded")
     given = parser.parse_args(words)
     every: list[dict[str, Any]] = []
     print(HEAD)

@@ -37,7 +37,6 @@ chose 0.062 and 0.093, and 0.075 where the model places alone, `one there error`
 
 from __future__ import annotations
 
-import argparse
 import dataclasses
 import sys
 from collections.abc import Mapping, Sequence
@@ -51,8 +50,6 @@ from folders import embed
 from harness import (
     RESULTS,
     Collection,
-    add_record,
-    add_roots,
     calibration_error,
     find_collection,
     in_words,
@@ -60,6 +57,7 @@ from harness import (
     read_rows,
     roots_of,
     run_facts,
+    script_parser,
     stand_for,
     write_record,
 )
@@ -271,16 +269,14 @@ def kinds(rows: dict[str, Row]) -> dict[str, list[Row]]:
 
 @one_sentence
 def main(words: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = script_parser(__doc__, roots=True, device="cpu", out=RECORD)
     parser.add_argument("collection", nargs="*", help="cub4, cifar4, sample0, ...")
-    add_roots(parser)
-    parser.add_argument("--device", default="cpu", help="cpu, cuda or auto (default: cpu)")
     parser.add_argument(
         "--work", type=Path, default=Path("runs/new-images"), help="folder of features and runs"
     )
-    add_record(parser, RECORD)
+    parser.add_argument(
+        "--table", action="store_true", help="print the table of the record, and nothing else"
+    )
     given = parser.parse_args(words)
     rows: dict[str, Row] = read_rows(given.out, "new_images.py")
     roots = roots_of(given)

@@ -48,7 +48,6 @@ Prototypes that begin at the centres of a k-means, the same for every seed, were
 
 from __future__ import annotations
 
-import argparse
 import dataclasses
 import math
 import sys
@@ -65,11 +64,11 @@ from harness import (
     RESULTS,
     Collection,
     Judge,
-    add_roots,
     find_collection,
     one_sentence,
     roots_of,
     run_facts,
+    script_parser,
     write_record,
 )
 from holotype.clustering.class_size import measure_imbalance
@@ -345,11 +344,8 @@ def line(row: dict[str, Any]) -> str:
 
 @one_sentence
 def main(words: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = script_parser(__doc__, roots=True, work="runs/stability")
     parser.add_argument("collection", nargs="+", help="cub0, cub0-uneven, cifar0, cifar0-tail, sample1, ...")
-    add_roots(parser)
     parser.add_argument("--way", choices=("frozen", "whole"), default="frozen")
     parser.add_argument("--sizes", nargs="+", choices=tuple(SIZES), default=list(SIZES))
     parser.add_argument("--seeds", type=int, default=25)
@@ -364,7 +360,6 @@ def main(words: Sequence[str] | None = None) -> int:
     parser.add_argument(
         "--device", default="cpu", help="of whole trainings: cpu, cuda or auto (default: cpu)"
     )
-    parser.add_argument("--work", type=Path, default=Path("runs/stability"), help="folder of the trainings")
     parser.add_argument("--out", type=Path, help="record (default: experiments/results/stability.jsonl#WAY)")
     given = parser.parse_args(words)
     if given.together < 2 or given.seeds < given.together:

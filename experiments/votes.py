@@ -40,7 +40,6 @@ What came of that: +1.4 (0.4 to 2.4), and an error of 0.082 in place of 0.102. S
 
 from __future__ import annotations
 
-import argparse
 import re
 import sys
 from collections.abc import Sequence
@@ -55,8 +54,6 @@ from harness import (
     RESULTS,
     Collection,
     Judge,
-    add_record,
-    add_roots,
     calibration_error,
     find_collection,
     in_words,
@@ -64,6 +61,7 @@ from harness import (
     read_rows,
     roots_of,
     run_facts,
+    script_parser,
     write_record,
 )
 from holotype.config.schema import BackboneConfig
@@ -226,11 +224,8 @@ def deviations(rows: dict[str, Row]) -> str:
 
 @one_sentence
 def main(words: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = script_parser(__doc__, roots=True, work="runs/folders", out=RECORD)
     parser.add_argument("collection", nargs="*", help="cub4, cifar4, sample0, full, ...")
-    add_roots(parser)
     parser.add_argument(
         "--told", action="store_true", help="the trainings were told the number of categories"
     )
@@ -238,8 +233,9 @@ def main(words: Sequence[str] | None = None) -> int:
         "--draws", type=int, default=0, help="of nine, at random (default: the first nine alone)"
     )
     parser.add_argument("--divisions", type=int, default=0, help="into groups, at random (default: none)")
-    parser.add_argument("--work", type=Path, default=Path("runs/folders"), help="that of folders.py")
-    add_record(parser, RECORD)
+    parser.add_argument(
+        "--table", action="store_true", help="print the table of the record, and nothing else"
+    )
     given = parser.parse_args(words)
     rows: dict[str, Row] = read_rows(given.out, "votes.py")
     roots = roots_of(given)

@@ -131,6 +131,17 @@ def plain_maps() -> Iterator[int]:
         yield published
 
 
+@pytest.fixture(scope="session", autouse=True)
+def short_measurements() -> Iterator[None]:
+    """One pass where a network's speed is measured, as every discovery does: nobody reads the time here."""
+    from holotype.models import zoo
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(zoo, "ENOUGH_SECONDS", 0.0)
+        patch.setattr(zoo, "MIN_PASSES", 1)
+        yield
+
+
 @pytest.fixture(scope="module", autouse=True)
 def published_heads(request: pytest.FixtureRequest, narrow_heads: int) -> Iterator[None]:
     """The published heads, for a file of tests that says PUBLISHED_HEADS = True.

@@ -7,7 +7,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from holotype.cli.bench import experiments_of, make_parser, read_studies
+from holotype.cli.bench import plan_studies
+from holotype.cli.common import Parser
+from holotype.cli.options import BenchOptions
 from holotype.runs.experiment import Experiment
 from holotype.runs.identity import Identity, identity_outline
 from holotype.runs.record import Record, Records, RunMeta, Scores
@@ -37,8 +39,8 @@ def write_study(top: Path, text: str = STUDY, name: str = "parts") -> Path:
 
 def asked_for(words: Sequence[str]) -> list[Experiment]:
     """All that `holotype bench` with these words would run."""
-    given = make_parser().parse_args(words)
-    return [made for study in read_studies(given) for made in experiments_of(study, given)]
+    options = Parser("bench", BenchOptions).parse_args(words)
+    return [made for plan in plan_studies(options) for made in plan.experiments()]
 
 
 def made_identity(experiment: Experiment, changes: Mapping[str, Any] | None = None) -> Identity:

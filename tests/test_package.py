@@ -49,35 +49,21 @@ def sdist(tmp_path_factory) -> Path:
     return build(TOP, "sdist", tmp_path_factory.mktemp("sdist"))
 
 
-def test_the_wheel_holds_the_package_and_its_terms(wheel: Path) -> None:
-    names = set(zipfile.ZipFile(wheel).namelist())
+def test_the_wheel_holds_the_package_and_its_terms(wheel: Path, sdist: Path) -> None:
+    inside, info = zipfile.ZipFile(wheel), f"holotype-{holotype.__version__}.dist-info"
+    names = set(inside.namelist())
     code = {f"holotype/{file.relative_to(PACKAGE).as_posix()}" for file in PACKAGE.rglob("*.py")}
-    assert code <= names
-    assert {f"holotype/{name}" for name in SHIPPED} <= names
-    info = f"holotype-{holotype.__version__}.dist-info"
+    assert code | {f"holotype/{name}" for name in SHIPPED} <= names
     assert {f"{info}/licenses/LICENSE", f"{info}/licenses/NOTICE", f"{info}/entry_points.txt"} <= names
     assert {name.split("/")[0] for name in names} == {"holotype", info}
     assert [name for name in names if "__pycache__" in name or name.endswith(".pyc")] == []
-
-
-def test_files_arrive_as_they_are(wheel: Path) -> None:
-    inside = zipfile.ZipFile(wheel)
     for name in SHIPPED:
         assert inside.read(f"holotype/{name}") == (PACKAGE / name).read_bytes(), name
-
-
-def test_it_stays_small(wheel: Path, sdist: Path) -> None:
     for kind, file in {"wheel": wheel, "sdist": sdist}.items():
         assert 1 < file.stat().st_size / 1e6 < MAX_MEGABYTES[kind], kind
-
-
-def test_what_the_wheel_says_of_itself(wheel: Path) -> None:
-    info = f"holotype-{holotype.__version__}.dist-info"
-    inside = zipfile.ZipFile(wheel)
     said = email.message_from_bytes(inside.read(f"{info}/METADATA"))
-    assert said["Version"] == holotype.__version__
-    assert said["License-Expression"] == "MIT"
-    assert said["Requires-Python"] == ">=3.11"
+    facts = {"Version": holotype.__version__, "License-Expression": "MIT", "Requires-Python": ">=3.11"}
+    assert {key: said[key] for key in facts} == facts
     assert {"docs", "dev", "onnx", "figures"} <= set(said.get_all("Provides-Extra", []))
     assert "holotype = holotype.cli:main" in inside.read(f"{info}/entry_points.txt").decode()
 
@@ -110,32 +96,22 @@ def test_the_container_copies_all_that_the_wheel_is_made_of(wheel: Path, tmp_pat
     assert sorted(zipfile.ZipFile(again).namelist()) == sorted(zipfile.ZipFile(wheel).namelist())
     assert 'ENTRYPOINT ["holotype"]' in lines
     image = next(line for line in lines if line.startswith("FROM python:"))
-    assert image.removeprefix("FROM python:").removesuffix("-slim") in (
-        "3.11",
-        "3.12",
-    )  # those that are tested
+    assert image.removeprefix("FROM python:").removesuffix("-slim") in ("3.11", "3.12")  # tested ones
 
 
 # -- what is said beside it, which needs no build -----------------------------------------------------
 
 
-def test_addresses_are_real_or_not_there() -> None:
+def test_addresses_citation_and_workflow() -> None:
+    """Addresses are real or not there; the matrix begins at the oldest Python that the package takes."""
     project = tomllib.loads((TOP / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     told = " ".join(project.get("urls", {}).values()).lower()
     assert [word for word in SAYS_NOTHING if word in told] == []
     assert "email" not in project["authors"][0]
     assert "Typing :: Typed" in project["classifiers"]
-
-
-def test_the_citation_names_this_version() -> None:
     cited = yaml.safe_load((TOP / "CITATION.cff").read_text(encoding="utf-8"))
-    assert str(cited["version"]) == holotype.__version__
-    assert cited["license"] == "MIT"
+    assert (str(cited["version"]), cited["license"]) == (holotype.__version__, "MIT")
     assert {"cff-version", "message", "title", "authors"} <= set(cited)
-
-
-def test_the_workflow_runs_what_lands() -> None:
-    """Versions of the matrix begin at the oldest that the package takes, and the script is that of the repository."""
     flow = yaml.safe_load((TOP / ".github" / "workflows" / "ci.yml").read_text(encoding="utf-8"))
     linux = flow["jobs"]["linux"]
     assert linux["strategy"]["matrix"]["python"] == ["3.11", "3.12", "3.13"]
@@ -201,16 +177,10 @@ def test_the_constraints_are_the_locked_versions() -> None:
 
 
 def test_the_oldest_versions_are_the_lower_bounds() -> None:
-    pinned = [
-        Requirement(line) for line in (TOP / "oldest.txt").read_text().splitlines() if line[:1].isalpha()
-    ]
-    told = {one.name: str(one.specifier) for one in pinned}
-    bounds = {
-        one.name: next(str(part) for part in one.specifier if part.operator == ">=") for one in requirements()
-    }
-    assert {name: Version(text[2:]) for name, text in told.items()} == {
-        name: Version(text[2:]) for name, text in bounds.items()
-    }
+    lines = [line for line in (TOP / "oldest.txt").read_text().splitlines() if line[:1].isalpha()]
+    pinned = {one.name: Version(str(one.specifier)[2:]) for one in map(Requirement, lines)}
+    parts = {one.name: [part for part in one.specifier if part.operator == ">="] for one in requirements()}
+    assert pinned == {name: Version(part.version) for name, (part,) in parts.items()}
 
 
 def test_private_interfaces_have_an_upper_bound() -> None:

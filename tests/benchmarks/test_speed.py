@@ -15,22 +15,10 @@ import parts
 import speed
 from measure import EFFORTS, Clusters, Effort, Plan, make_photographs
 from parts import PARTS
+from speed_tables import BEGIN, END
 
-SMALL = [
-    "--device",
-    "cpu",
-    "--n-images",
-    "32",
-    "--arch",
-    "test_vit",
-    "--image-size",
-    "32",
-    "--batch",
-    "8",
-    "--k",
-    "4",
-]
-SMALL += ["--cache-views", "2+1"]
+LINE = "--device cpu --n-images 32 --arch test_vit --image-size 32 --batch 8 --k 4 --cache-views 2+1"
+SMALL = LINE.split()
 
 
 @pytest.fixture(autouse=True)
@@ -105,18 +93,8 @@ def test_parts_join_a_file_and_a_killed_run_keeps_what_it_has(tmp_path: Path, mo
     assert json.loads(out.read_text()) == record
 
 
-def test_a_part_that_fails_does_not_end_the_others(tmp_path: Path, monkeypatch, capsys) -> None:
-    def broken(bench, effort):
-        raise torch.OutOfMemoryError("too large")
-
-    monkeypatch.setitem(parts.PARTS, "exact", broken)
-    out = tmp_path / "speed.json"
-    assert speed.main([*SMALL, "--out", str(out), "--only", "exact,ceilings"]) == 1
-    assert list(json.loads(out.read_text())["parts"]) == ["ceilings"]
-    assert "failed, as told above: exact." in capsys.readouterr().err
-
-
-def test_a_method_that_fails_costs_its_own_row_alone(tmp_path: Path, monkeypatch, capsys) -> None:
+def test_what_fails_costs_its_own_rows_alone(tmp_path: Path, monkeypatch, capsys) -> None:
+    """A part, or a method of one."""
     real = loops.measure_loop
 
     def broken(bench, name, *given, **settings):
@@ -126,12 +104,14 @@ def test_a_method_that_fails_costs_its_own_row_alone(tmp_path: Path, monkeypatch
 
     monkeypatch.setattr(loops, "TOKEN_METHODS", ("simgcd", "uno", "rs"))
     monkeypatch.setattr(loops, "measure_loop", broken)
+    monkeypatch.setitem(parts.PARTS, "exact", lambda bench, effort: broken(bench, "uno"))
     out = tmp_path / "speed.json"
-    assert speed.main([*SMALL, "--out", str(out), "--only", "methods,clustering"]) == 1
+    assert speed.main([*SMALL, "--out", str(out), "--only", "exact,methods,clustering"]) == 1
     found = json.loads(out.read_text())["parts"]
+    assert list(found) == ["methods", "clustering"]
     assert [row["method"] for row in found["methods"]] == ["simgcd", "rs"]
     assert len(found["clustering"]) == 2
-    assert "failed, as told above: methods." in capsys.readouterr().err
+    assert "failed, as told above: exact, methods." in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -154,29 +134,18 @@ def test_mistakes_are_told_in_a_sentence(
     assert "Traceback" not in message
 
 
-def test_a_file_of_something_else_is_refused(tmp_path: Path, capsys) -> None:
-    (tmp_path / "run.json").write_text('{"method": "rpc"}')
-    assert speed.main(["--table", str(tmp_path / "run.json")]) == 2
-    assert "lacks hardware" in capsys.readouterr().err
-
-
 def test_tables_go_into_a_document(tmp_path: Path, capsys) -> None:
-    from speed_tables import BEGIN, END
-
     out, page = tmp_path / "speed.json", tmp_path / "page.md"
     speed.main([*SMALL, "--out", str(out), "--only", "ceilings"])
     page.write_text(f"{BEGIN}\n{END}\n")
     assert speed.main(["--table", str(out), "--into", str(page)]) == 0
     assert "The trunk alone" in page.read_text()
+    (tmp_path / "run.json").write_text('{"method": "rpc"}')
+    assert speed.main(["--table", str(tmp_path / "run.json")]) == 2
+    assert "lacks hardware" in capsys.readouterr().err
 
 
 def test_defaults_are_those_of_the_target() -> None:
     gpu, cpu = speed.DEFAULTS["cuda"], speed.DEFAULTS["cpu"]
-    assert (gpu.n_images, gpu.arch, gpu.batch, gpu.k, gpu.cache_views) == (
-        5994,
-        "vit_base_patch16_224",
-        128,
-        200,
-        "16+8",
-    )
-    assert (cpu.arch, cpu.batch, cpu.cache_views) == ("embedded", 64, "4+2")
+    assert (gpu.n_images, gpu.arch, gpu.batch, gpu.k) == (5994, "vit_base_patch16_224", 128, 200)
+    assert (cpu.arch, cpu.batch, cpu.cache_views, gpu.cache_views) == ("embedded", 64, "4+2", "16+8")

@@ -1,41 +1,55 @@
-"""`holotype bench --study`: rows become experiments as the file says, flags win over it, and each is run once."""
+"""`holotype bench`: rows of a study or flags become experiments, each is run once, and nothing is taken for a record
+that is none."""
 
 from __future__ import annotations
 
+import importlib
+import re
+import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-import yaml
 
-from holotype.cli.train import read_request
-from holotype.errors import InputError
-from tests.runs.test_study import PARTS, SMALL, experiments
-from tests.runs.test_study import written as written  # the fixture: a study file with a given text
+from holotype.runs.experiment import Experiment
+from holotype.runs.record import Records
+from tests.made_study import asked_for
 
-from .test_bad_input import assert_sentence
+from .conftest import assert_sentence
+from .test_train import read
 
-# -- what is refused ----------------------------------------------------------------------------------
+PARTS = """
+question: Which part costs the known classes?
+datasets: [cub]
+seeds: [0, 1]
+cache_views: 16+8
+reference: simgcd
+settings: &common {train.epochs: 100, train.lr: 1e-3}
+rows:
+  simgcd: {method: simgcd}
+  no-new: {method: rpc, asks: L_new removed, settings: &no_new {method.lambda_2: 0, train.epochs: 50}}
+  reading: {method: rpc, preset: reading, settings: {<<: *no_new, train.epochs: 20}, datasets: [cub, scars], seeds: [4]}
+"""
+SMALL = "question: Q?\ndatasets: [cub]\nseeds: [0]\n"
+Write = Callable[..., Path]
 
 
-@pytest.mark.parametrize(
-    ("settings", "words"),
-    [
-        ("train.epoch: 3", ("'train.epoch'", "did you mean train.epochs?")),
-        ("train.epochs: many", ("train.epochs must be a whole number, not 'many'",)),
-        ("train.epochs: 2.5", ("train.epochs must be a whole number",)),
-        ("train.epochs: [1, 2]", ("train.epochs must be a whole number",)),
-        ("train.epochs: null", ("train.epochs must be a whole number",)),
-        ("train.epochs: 0", ("train.epochs must be at least 1",)),
-        ("progress: 3", ("progress must be true or false",)),
-        ("method.n_init: 3", ("'method.n_init'",)),
-    ],
-)
-def test_settings_are_checked_as_on_the_command_line(written, settings: str, words: tuple[str, ...]) -> None:
-    file = written(SMALL + f"rows: {{good: {{method: rpc}}, bad: {{method: rpc, settings: {{{settings}}}}}}}")
-    with pytest.raises(InputError) as refused:
-        experiments(file)
-    for word in (f"Row bad of {file}: ", *words):
-        assert word in str(refused.value)
+@pytest.fixture
+def written(tmp_path: Path) -> Write:
+    """A study file with this text."""
+
+    def write(text: str, name: str = "parts") -> Path:
+        (tmp_path / f"{name}.yaml").write_text(text)
+        return tmp_path / f"{name}.yaml"
+
+    return write
+
+
+def experiments(file: Path, *words: str) -> list[Experiment]:
+    return asked_for(["--study", str(file), *words])
+
+
+# -- from a study to experiments ----------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -53,46 +67,15 @@ def test_settings_are_checked_as_on_the_command_line(written, settings: str, wor
         ("--set nobody:train.lr=1", ("'nobody'", "simgcd, no-new, reading")),
         ("--rows simgcd --set no-new:train.lr=1", ("'no-new'", "rows are simgcd.")),
         ("--cache-views 16", ("Row simgcd of", "'16'", "16+8")),
+        ("--reuse nowhere", ("--reuse nowhere is not a folder",)),
+        ("--set reading:method.n_init=3", ("Row reading of", "'method.n_init'")),
     ],
 )
-def test_flags_that_do_not_fit_the_study(holotype, written, words: str, told: tuple[str, ...]) -> None:
+def test_flags_that_do_not_fit_the_study(holotype, written: Write, words: str, told: tuple[str, ...]) -> None:
     assert_sentence(holotype("bench", "--study", written(PARTS), *words.split()), *told)
 
 
-def test_rows_without_a_study_and_other_faults_of_the_row(holotype, written) -> None:
-    assert_sentence(
-        holotype("bench", "--methods", "rpc", "--datasets", "cub", "--rows", "a"), "--rows", "--study"
-    )
-    for row, word in (
-        ("{method: rcp}", "'rcp'"),
-        ("{method: rpc, preset: literal}", "'literal'"),
-        ("{method: rpc, datasets: [cup]}", "'cup'"),
-    ):
-        assert_sentence(
-            holotype("bench", "--study", written(SMALL + f"rows: {{a: {row}}}")), word, "Row a of"
-        )
-
-
-# -- from a study to experiments ----------------------------------------------------------------------
-
-
-def test_every_row_on_its_data_sets_with_its_seeds(written) -> None:
-    made = experiments(written(PARTS), "--root", "data", "--no-progress")
-    assert [(e.label, e.method_name, e.preset, e.dataset, e.seed) for e in made] == [
-        ("simgcd", "simgcd", "default", "cub", 0),
-        ("simgcd", "simgcd", "default", "cub", 1),
-        ("no-new", "rpc", "default", "cub", 0),
-        ("no-new", "rpc", "default", "cub", 1),
-        ("reading", "rpc", "reading", "cub", 4),
-        ("reading", "rpc", "reading", "scars", 4),
-    ]
-    assert {(e.cache_views, e.root, e.progress) for e in made} == {("16+8", "data", False)}
-    assert [made[n].train.epochs for n in (0, 2, 4)] == [100, 50, 20]
-    assert {e.train.lr for e in made} == {0.001}
-    assert {e.method.lambda_2 for e in made[2:]} == {0}
-
-
-def test_flags_win_over_the_file(written) -> None:
+def test_flags_win_over_the_file(written: Write) -> None:
     words = "--rows no-new,simgcd --seeds 7 --cache-views 4+2 --set train.epochs=3 --set no-new:train.lr=0.5"
     simgcd, no_new = experiments(written(PARTS), *words.split())
     assert [(e.label, e.seed, e.cache_views) for e in (simgcd, no_new)] == [
@@ -101,29 +84,151 @@ def test_flags_win_over_the_file(written) -> None:
     ]
     assert (simgcd.train.epochs, simgcd.train.lr) == (3, 0.001)
     assert (no_new.train.epochs, no_new.train.lr) == (3, 0.5)
-    exact = experiments(written(PARTS), "--cache-views", "off")
-    assert {e.cache_views for e in exact} == {"off"}
+    assert {e.cache_views for e in experiments(written(PARTS), "--cache-views", "off")} == {"off"}
+    (one,) = experiments(written(SMALL + "rows: {x=0.1: {method: rpc}}"), "--set", "x=0.1:train.lr=0.7")
+    assert (one.label, one.train.lr) == ("x=0.1", 0.7)
+    words = ["--methods", "simgcd", "--datasets", "cub"]  # exact unless asked otherwise
+    (exact,), (cached,) = asked_for(words), asked_for([*words, "--cache-views", "16+8"])
+    assert (exact.cache_views, cached.cache_views) == ("off", "16+8")
+    assert read("simgcd", "cub").cache_views == "auto"
 
 
-def test_set_reaches_a_row_or_else_the_rows_of_a_method(written) -> None:
-    rows = "simgcd: {method: simgcd}, other: {method: simgcd}, x=0.1: {method: rpc}, r: {method: rpc, preset: reading}"
-    file = written(SMALL + f"rows: {{{rows}}}")
-
-    def reached(where: str) -> list[str | None]:
-        return [e.label for e in experiments(file, "--set", f"{where}train.lr=0.7") if e.train.lr == 0.7]
-
-    assert reached("") == ["simgcd", "other", "x=0.1", "r"]
-    assert reached("simgcd:") == ["simgcd"]  # the row that is called so, and not the other of that method
-    assert reached("simgcd@default:") == ["simgcd", "other"]
-    assert reached("x=0.1:") == ["x=0.1"]
-    assert reached("rpc:") == ["x=0.1", "r"]
-    assert reached("rpc@reading:") == ["r"]
+# -- runs and records ---------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("label", ["no-new", "lambda_1=0.2", "off", "3-blocks", "a.b", "y"])
-def test_the_label_survives_config_yaml(written, tmp_path: Path, label: str) -> None:
-    (made,) = experiments(written(SMALL + f"rows: {{{label}: {{method: rpc}}}}"))
-    config = tmp_path / "config.yaml"
-    config.write_text(yaml.safe_dump(made.as_dict(), sort_keys=False, allow_unicode=True))
-    assert made.label == label
-    assert read_request(["--config", str(config)]).resolve() == made
+@pytest.fixture
+def tiny(written: Write, squares_folder, tiny_backbone_file, tmp_path, monkeypatch) -> Write:
+    """A study of coloured squares with these rows; results and runs go to folders below the current one."""
+    monkeypatch.chdir(tmp_path)
+    common = f"backbone.name: {tiny_backbone_file}, k: 4, train.batch_size: 16, train.epochs: 1, device: cpu"
+    data = f"datasets: [{squares_folder / 'squares.csv'}]\nseeds: [0, 1]\n"
+
+    def write(rows: str, name: str = "tiny") -> Path:
+        return written(f"question: Q?\n{data}settings: {{{common}}}\nrows: {{{rows}}}", name)
+
+    return write
+
+
+@pytest.fixture
+def bench(holotype):
+    """Run a study."""
+    return lambda study, *words: holotype("bench", "--study", study, "--no-progress", *words)
+
+
+ROWS = "b: {method: simgcd, asks: as it is}, a: {method: simgcd, settings: {train.lr: 0.2, train.epochs: 2}}"
+ONE = "one: {method: kmeans}"
+
+
+def test_a_study_is_run_once_and_its_rows_stand_in_the_table(holotype, bench, tiny) -> None:
+    first = bench(tiny(ROWS), "--parallel", 4)
+    assert first.code == 0, first.err
+    assert "tiny: Q?\n  b: as it is\n  a\n" in first.err
+    names = r"4 runs at once: squares-simgcd-b-s0-\w+, \S+-b-s1-\w+, \S+-a-s0-\w+, \S+-a-s1-"
+    assert re.search(names, first.err)
+    found = Records("results").by_key
+    assert sorted((r.made.variant, r.identity.seed, r.made.epochs) for r in found.values()) == [
+        *(("a", 0, 2), ("a", 1, 2), ("b", 0, 1), ("b", 1, 1))
+    ]
+    for (hash, seed), record in found.items():
+        name = f"squares-simgcd-{record.made.variant}-s{seed}-{hash[:8]}"
+        assert (Path("runs/tiny") / name / "scores.json").exists()
+    assert [line.split(" | ")[2] for line in first.out.splitlines() if "squares" in line] == ["b", "a"]
+    assert Path("results/tiny.md").read_text() == first.out
+    assert len(Path("results/tiny.csv").read_text().splitlines()) == 3
+    config = next(Path("runs/tiny").glob("*-a-s1-*/config.yaml"))
+    again = holotype("train", "--config", config, "--out", "repeated")
+    assert again.code == 0, again.err
+    name = "assignments.csv"
+    assert (Path("repeated") / name).read_bytes() == (config.parent / name).read_bytes()
+    assert bench(tiny(ROWS), "--table-only").out == first.out
+
+
+def test_a_row_that_was_renamed_or_recorded_elsewhere_is_done(bench, tiny) -> None:
+    """The table calls it what the study calls it now."""
+    assert bench(tiny("old: {method: kmeans}")).code == 0
+    Path("results/speed.json").write_text("{}")  # not a result, and no reason to stop
+    new = tiny("new: {method: kmeans}")
+    for more in ((), ("--results", "second", "--reuse", "results")):
+        again = bench(new, *more)
+        assert (again.code, again.err.count("done before")) == (0, 2), again.err
+        assert ("| new |" in again.out, "| old |" in again.out) == (True, False)
+    mine, theirs = Records("second").by_key, Records("results").by_key
+    assert mine == theirs
+    assert [made.made.variant for made in mine.values()] == ["old", "old"]
+
+
+def test_other_processes_than_the_first_write_nothing(bench, tiny, monkeypatch) -> None:
+    study = tiny(ONE)
+    assert bench(study, "--results", "theirs").code == 0
+    for module in ("parallel", "run"):
+        monkeypatch.setattr(f"holotype.runs.{module}.rank", lambda: 1)
+    monkeypatch.setenv("RANK", "1")
+    outcome = bench(study, "--reuse", "theirs")
+    assert (outcome.code, outcome.out, outcome.err) == (0, "", "")
+    assert not Path("results").exists()
+
+
+def test_a_table_of_what_was_set_on_top_of_the_study(bench, tiny) -> None:
+    study, more = tiny(ONE), ("--set", "method.n_init=2")
+    made = bench(study, *more)
+    assert made.code == 0, made.err
+    assert bench(study, *more, "--table-only").out == made.out
+    assert_sentence(bench(study, "--table-only"), "There is no record of tiny in")
+
+
+def test_of_several_studies_a_run_that_two_name_is_made_once(holotype, tiny) -> None:
+    one = tiny("old: {method: kmeans}")
+    two = tiny("new: {method: kmeans}, more: {method: simgcd}", "other")
+    outcome = holotype("bench", "--study", one, two, "--no-progress")
+    assert outcome.code == 0, outcome.err
+    found = [(r.made.variant, r.identity.seed) for r in Records("results").by_key.values()]
+    assert sorted(found) == [("more", 0), ("more", 1), ("old", 0), ("old", 1)]
+    first, second = (Path("results", name).read_text() for name in ("tiny.md", "other.md"))
+    assert first + second == outcome.out
+    assert [f"| {row} |" in text for text in (first, second) for row in ("old", "new", "more")] == [
+        *(True, False, False, False, True, True)
+    ]
+    assert len(list(Path("runs").glob("*/*kmeans*"))) == 2
+    assert_sentence(holotype("bench", "--study", one, two, "--rows", "new"), "--rows picks rows of one study")
+    assert_sentence(holotype("bench", "--study", one, one), "same name")
+
+
+# -- a plug-in that is edited is another method ------------------------------------------------------------
+
+METHOD = "from holotype.methods.simgcd import SimGCD\nimport edited_part\n\n\nclass Mine(SimGCD):\n    pass\n"
+
+
+@pytest.fixture
+def edit(tmp_path, monkeypatch):
+    """Write edited_method.py and what it imports, as if another process were to import them."""
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+
+    def write(part: str) -> None:
+        (tmp_path / "edited_method.py").write_text(METHOD)
+        (tmp_path / "edited_part.py").write_text(part)
+        for name in ("edited_method", "edited_part"):
+            monkeypatch.delitem(sys.modules, name, raising=False)
+        importlib.invalidate_caches()
+
+    write("weight = 1\n")
+    return write
+
+
+def test_a_run_of_other_code_is_neither_given_back_nor_gone_on_with(
+    holotype, edit, tmp_path, squares_folder, tiny_flags
+) -> None:
+    run = tmp_path / "run"
+    words = ("train", "edited_method:Mine", squares_folder / "squares.csv", *tiny_flags, "--out", run)
+    assert holotype(*words).code == 0
+    for stopped in (False, True):
+        if stopped:
+            (run / "scores.json").unlink()
+        before = {path: path.read_bytes() for path in run.iterdir()}
+        edit("weight = 2\n")
+        assert_sentence(holotype(*words), "edited_method:Mine", str(run))
+        assert {path: path.read_bytes() for path in run.iterdir()} == before
+    edit("weight = 1\n")
+    assert holotype(*words).code == 0
+    assert (run / "scores.json").exists()

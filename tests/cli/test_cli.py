@@ -1,108 +1,204 @@
-"""The command line: what it offers, how settings come together, and one run from command to scores."""
+"""What goes with every command: help, options as dataclasses, quiet and verbose, exit codes, messages, doctor."""
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import logging
 import os
-import signal
+import re
 import subprocess
 import sys
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated, Literal
 
 import pytest
 
-from holotype import __version__
-from holotype.cli import COMMANDS
-from holotype.cli.common import logged_to_stderr
+from holotype import __version__, cli
+from holotype.cli import COMMANDS, EXIT_CODES, FLAGS, NOT_WELL
+from holotype.cli.common import Parser, logged_to_stderr, options_of
+from holotype.cli.options import MAX_SHARD, BoxOptions, File, RunDir
+from holotype.config.types import Count
 from holotype.data.datasets.registry import BENCHMARKS
+from holotype.embeddings.shards import IMAGES_PER_PLAN_SHARD
+from holotype.errors import InputError, Stopped
 from holotype.methods import METHODS
-from holotype.training.loop import Loop
+from holotype.utils.console import console, is_quiet
 
-from .test_bad_input import pressed
+from .conftest import assert_sentence
 
 HEAVY = {"torch", "numpy", "pandas", "timm", "rich", "sklearn", "matplotlib"}
-
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "commands.md"
 
 # -- help ---------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("word", ["--help", "--version"])
-def test_help_and_version_load_nothing_heavy(word: str) -> None:
-    code = f"import sys; from holotype.cli import main; main([{word!r}]); print(*sys.modules, sep=chr(10))"
+@pytest.mark.parametrize(
+    "words",
+    ["--help", "--version", "discover --help", "methods --all", "train rpc cub --seed", "train --help=3"],
+)
+def test_nothing_heavy_is_loaded_before_the_words_make_sense(words: str) -> None:
+    code = f"import sys; from holotype.cli import main; main({words.split()!r}); print(*sys.modules, sep=chr(10))"
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     loaded = set(run.stdout.split("\n"))
     assert "holotype.cli" in loaded
     assert not loaded & HEAVY
 
 
-@pytest.mark.parametrize("words", ["train", "train rpc", "train rpc cub --seed", "train rpc cub --help=3"])
-def test_words_that_make_no_sense_are_refused_before_anything_heavy_is_loaded(words: str) -> None:
-    code = f"import sys; from holotype.cli import main; main({words.split()!r}); print(*sys.modules, sep=chr(10))"
-    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert run.stderr.count("\n") == 1
-    loaded = set(run.stdout.split("\n"))
-    assert "holotype.cli.train" in loaded
-    assert not loaded & HEAVY
-
-
-def test_help_names_every_command(holotype) -> None:
+def test_help_names_every_command_flag_and_exit_code(holotype) -> None:
     for words in ((), ("--help",), ("-h",)):
         outcome = holotype(*words)
         assert outcome.code == 0
-        for name, line in COMMANDS.items():
-            assert f"holotype {name}" in outcome.out
-            assert line in outcome.out
+        assert all(
+            f"holotype {name}" in outcome.out and line in outcome.out for name, line in COMMANDS.items()
+        )
+    for name, line in (*FLAGS.items(), *EXIT_CODES.items()):
+        assert re.search(rf"^  {re.escape(name)} +{re.escape(line)}$", outcome.out, re.M), name
     for name in COMMANDS:
         outcome = holotype(name, "--help")
-        assert outcome.code == 0
-        assert f"holotype {name}" in outcome.out
-    assert holotype("--version").out == f"holotype {__version__}\n"
-
-
-def test_help_of_train_names_methods_and_data_sets(holotype) -> None:
-    text = holotype("train", "--help").out
+        assert (outcome.code, f"holotype {name}" in outcome.out) == (0, True)
+    text = holotype("train", "-h").out.replace("\n", " ")
     assert all(name in text for name in (*METHODS, *BENCHMARKS))
-    assert "--preset default, as_run or reading" in text
+    assert holotype("--version").out == holotype("train", "--version").out == f"holotype {__version__}\n"
 
 
-# -- runs ---------------------------------------------------------------------------------------------
+def test_the_page_of_commands_says_the_same() -> None:
+    page = PAGE.read_text(encoding="utf-8")
+    assert dict(re.findall(r"^\| `(\d+|128\+n)` \| (.+) \|$", page, re.M)) == EXIT_CODES
+    assert set(re.findall(r"^\| `(--[\w-]+)` \|", page, re.M)) == set(FLAGS)
+    assert set(re.findall(r"^\| `holotype ([\w-]+)` \|", page, re.M)) >= set(COMMANDS)
 
 
-def test_a_run_from_command_to_scores(holotype, squares_folder, tiny_flags, tmp_path) -> None:
-    out = tmp_path / "run"
-    words = ("train", "simgcd", squares_folder / "squares.csv", *tiny_flags, "--out", out)
-    first = holotype(*words)
-    assert first.code == 0, first.err
-    record = json.loads((out / "scores.json").read_text())
-    scores = [f"{100 * record['scores'][key]:.1f}" for key in ("all", "old", "new")]
-    (line,) = [line for line in first.out.splitlines() if line.strip().startswith("unlabelled")]
-    assert line.split() == ["unlabelled", *scores]
-    assert "48 unlabelled training images, one global assignment, last epoch" in first.out
-    assert str(out) in first.out
-
-    logged = (out / "metrics.jsonl").read_text()
-    again = holotype(*words)
-    assert again.code == 0
-    assert "finished before" in again.out
-    assert line in again.out
-    assert (out / "metrics.jsonl").read_text() == logged
-
-    repeated = holotype("train", "--config", out / "config.yaml", "--out", tmp_path / "repeated")
-    assert repeated.code == 0
-    assert line in repeated.out
-    for name in ("assignments.csv", "model.safetensors"):
-        assert (tmp_path / "repeated" / name).read_bytes() == (out / name).read_bytes()
+# -- options ------------------------------------------------------------------------------------------
 
 
-def test_what_the_library_says_is_shown_on_stderr(holotype, squares_folder, tiny_flags, tmp_path) -> None:
-    words = ("train", "simgcd", squares_folder / "squares.csv", *tiny_flags)
-    outcome = holotype(*words, "--out", tmp_path / "run", "--cache-views", "4+2")
-    images, tokens = outcome.err.splitlines()
-    assert images.startswith("64 images, ")
-    assert tokens.startswith("Token cache: 4+0 views of 64 images, ")
-    assert "images, " not in outcome.out.split("\n")[0]
-    logger = logging.getLogger("holotype")
-    assert not logger.handlers  # when the command is done, nobody listens any more
+@dataclass
+class Group:
+    depth: int = 3
+    """How deep it is."""
+
+
+@dataclass(kw_only=True)
+class Options(BoxOptions):
+    """What it does."""
+
+    run: RunDir
+    """Folder of a run."""
+    images: Annotated[str, "[IMAGES]"] | None = None
+    kind: Literal["a", "b"] | None = None
+    study: tuple[File, ...] = ()
+    entry: list[str] = field(default_factory=list)
+    n: Annotated[Count, "N"] = 1
+    """Number of things."""
+    group: Group = field(default_factory=Group)
+
+
+def test_a_dataclass_becomes_arguments_and_comes_back() -> None:
+    parser = Parser("try", Options)
+    line = "--entry x run --study a b --box_confidence=0.5 --depth 4 --entry y"
+    parsed = parser.parse_args(line.split())
+    paths = {"run": Path("run"), "study": (Path("a"), Path("b"))}
+    assert parsed == Options(**paths, entry=["x", "y"], box_confidence=0.5, group=Group(4))
+    assert Parser("try", Options).parse_args(["run", "--n", "2", "photos"]).images == "photos"
+    assert [option.name for option in options_of(Options) if option.positional] == ["run", "images"]
+    text = " ".join(parser.format_help().split())
+    assert "--n N Number of things. [a whole number (at least 1); default 1]" in text
+    assert "--depth DEPTH How deep it is." in text
+
+
+@pytest.mark.parametrize(
+    ("line", "word"),
+    [
+        ("", "RUN"),
+        ("run --n 0", "--n must be"),
+        ("run --kind c", "a or b"),
+        ("run --dept 3", "did you mean --depth"),
+        ("run a b", "'b'"),
+        ("run --skip-missing=yes", "'yes'"),
+    ],
+)
+def test_what_cannot_be_parsed_is_one_sentence(line: str, word: str) -> None:
+    with pytest.raises(InputError) as raised:
+        Parser("try", Options).parse_args(line.split())
+    assert word in str(raised.value)
+    assert str(raised.value)[-1] in ".?"
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        ("--only 0/4", "--only 0/4"),
+        ("--only x", "--only x"),
+        ("--ray-address auto", "--engine ray"),
+        ("--actors 3 --engine local", "--engine ray"),
+        ("--actors 0 --engine ray", "--actors"),
+        ("--slice 4097", "4,096"),
+        ("--engine spark", "'spark'"),
+    ],
+)
+def test_bad_flags_of_slices(words: str, says: str, holotype, squares_folder: Path, tmp_path: Path) -> None:
+    assert_sentence(holotype("embed", squares_folder, "--out", tmp_path / "o", *words.split()), says)
+    assert not (tmp_path / "o").exists()
+    assert MAX_SHARD == IMAGES_PER_PLAN_SHARD
+
+
+@pytest.mark.parametrize("words", ["embed", "assign run"])
+def test_without_ray_it_says_what_to_install(words, holotype, squares_folder, tmp_path, monkeypatch) -> None:
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name, *rest: None)
+    outcome = holotype(*words.split(), squares_folder, "--engine", "ray", "--out", tmp_path / "o")
+    assert_sentence(outcome, "pip install 'holotype[ray]'")
+    assert not (tmp_path / "o").exists()
+
+
+# -- output -------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def told(monkeypatch, holotype):
+    """A command that only talks; returns what the terminal shows."""
+    seen: dict[str, object] = {}
+
+    def talk(options) -> None:
+        seen.update(quiet=is_quiet(), plain=console().no_color)
+        logger = logging.getLogger("holotype.somewhere")
+        for level in (logging.DEBUG, logging.INFO, logging.WARNING):
+            logger.log(level, logging.getLevelName(level))
+        if options.name == "bad":
+            raise InputError("It cannot be used; mend it.")
+        print("result")
+
+    monkeypatch.setattr("holotype.cli.info.data_command", talk)
+
+    def call(*words: str):
+        seen.clear()
+        return holotype(*words), dict(seen)
+
+    return call
+
+
+def test_a_command_talks_as_it_is_asked_to(told) -> None:
+    outcome, seen = told("data", "list")
+    assert (outcome.out, outcome.err) == ("result\n", "INFO\nWARNING\n")
+    assert not seen["quiet"]
+    outcome, seen = told("data", "--quiet", "list")
+    assert (outcome.out, outcome.err) == ("result\n", "WARNING\n")
+    assert seen == {"quiet": True, "plain": "NO_COLOR" in os.environ}
+    assert told("data", "list", "--no_color")[1]["plain"]
+    outcome, seen = told("--quiet", "--no-color", "data", "list")  # before the command, too
+    assert (outcome.code, seen) == (0, {"quiet": True, "plain": True})
+    assert not is_quiet()  # when the command is done
+    assert told("data", "list", "--quiet", "--verbose")[0].code == 2
+
+
+def test_verbose_says_when_and_where(told) -> None:
+    lines = told("data", "list", "--verbose")[0].err.splitlines()
+    assert [line.split(": ")[-1] for line in lines] == ["DEBUG", "INFO", "WARNING"]
+    assert all(re.match(r"\d\d:\d\d:\d\d holotype\.somewhere talk: ", line) for line in lines)
+    outcome, _ = told("data", "check", "bad", "--verbose")
+    assert (outcome.code, "Traceback" in outcome.err) == (2, True)
+    assert outcome.err.endswith("\nIt cannot be used; mend it.\n")
+    assert "Traceback" not in told("data", "check", "bad")[0].err
 
 
 def test_of_several_processes_one_speaks(monkeypatch, capsys) -> None:
@@ -113,94 +209,62 @@ def test_of_several_processes_one_speaks(monkeypatch, capsys) -> None:
         monkeypatch.setenv("RANK", "1")
         logger.warning("the second process is silent")
     assert capsys.readouterr().err == "64 images, 1.6 GB, in host memory.\n"
+    assert not logging.getLogger("holotype").handlers  # when the command is done, nobody listens any more
 
 
-def test_images_without_truth_are_placed_but_not_scored(
-    holotype, squares_folder, tiny_flags, tmp_path
-) -> None:
-    outcome = holotype("train", "simgcd", squares_folder, *tiny_flags, "--out", tmp_path / "run")
-    assert outcome.code == 0, outcome.err
-    assert "nothing to score" in outcome.out
-    assert (tmp_path / "run" / "assignments.csv").read_text().count("\n") == 65
+ENDS = [
+    None,
+    InputError("No."),
+    FileNotFoundError(2, "none", "x"),
+    Stopped("3"),
+    KeyboardInterrupt(),
+    SystemExit(0),
+]
 
 
-def test_a_stopped_run_says_where_and_goes_on(
-    holotype, squares_folder, tiny_flags, tmp_path, monkeypatch
-) -> None:
-    words = ("train", "simgcd", squares_folder / "squares.csv", *tiny_flags, "--out")
-    with monkeypatch.context() as patch:
-        patch.setattr("holotype.training.progress.StopRequest.__enter__", pressed)
-        stopped = holotype(*words, tmp_path / "stopped")
-    assert stopped.code == 130
-    (line,) = [line for line in stopped.err.splitlines() if "images" not in line]
-    assert line.startswith("Stopped at stage train, epoch 1 of 1, step 1; the state is saved")
-    status = holotype("status", tmp_path / "stopped").out
-    assert "stopped; the same command continues (stage train, epoch 1 of 1, step 1)" in status
-    assert "last save" in status
-    assert holotype(*words, tmp_path / "stopped").code == 0
-    assert holotype(*words, tmp_path / "whole").code == 0
-    name = "model.safetensors"
-    assert (tmp_path / "stopped" / name).read_bytes() == (tmp_path / "whole" / name).read_bytes()
+@pytest.mark.parametrize(("ends", "code"), list(zip(ENDS, (0, 2, 2, 130, 130, 0), strict=True)))
+def test_every_end_has_its_code(holotype, monkeypatch, ends: BaseException | None, code: int) -> None:
+    def command(options) -> None:
+        if ends is not None:
+            raise ends
 
-
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
-def test_other_signals_save_as_ctrl_c_does(
-    holotype, squares_folder, tiny_flags, tmp_path, monkeypatch, number
-) -> None:
-    words = ("train", "simgcd", squares_folder / "squares.csv", *tiny_flags, "--out", tmp_path / "run")
-    step = Loop._run_epoch
-
-    def signalled(loop, *given):
-        os.kill(os.getpid(), number)
-        yield from step(loop, *given)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(Loop, "_run_epoch", signalled)
-        stopped = holotype(*words)
-    assert stopped.code == 128 + number
-    assert "epoch 1 of 1, step 1; the state is saved" in stopped.err
-    assert (tmp_path / "run" / "state.json").exists()
-    assert holotype(*words).code == 0
-
-
-def test_a_loss_that_leaves_its_course(holotype, squares_folder, tiny_flags, tmp_path) -> None:
-    """Half the rate is low enough: the run says that it was restarted. It is not: one sentence."""
-    words = ("train", "tests.training.explodes:Explodes", squares_folder / "squares.csv", *tiny_flags)
-    words = (*words, "--train.momentum", "0")
-    outcome = holotype(*words, "--method.limit", "0.06", "--out", tmp_path / "low")
-    assert outcome.code == 0, outcome.err
-    told = (
-        "the loss left its course in epoch 1 of stage train; training goes back to the start of epoch 1 and on "
-        "with half the rate, 0.05."
-    )
-    assert f"During training {told}" in outcome.out
-    assert f"{tmp_path / 'low'}: {told}" in outcome.err.splitlines()
-    outcome = holotype(*words, "--method.limit", "0", "--out", tmp_path / "high")
-    assert outcome.code == 2
-    assert "Traceback" not in outcome.err
-    sentence = outcome.err.splitlines()[-1]
-    assert sentence.startswith("the loss became {'cls': nan")
-    assert "lower --train.lr" in sentence
-    assert not (tmp_path / "high" / "scores.json").exists()
-
-
-def test_ctrl_c_before_training(holotype, monkeypatch) -> None:
-    def interrupt(words):
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr("holotype.cli.data.command", interrupt)
+    monkeypatch.setattr("holotype.cli.info.data_command", command)
+    assert str(code) in EXIT_CODES or code > 128
     outcome = holotype("data", "list")
-    assert outcome.code == 130
-    assert outcome.err.count("\n") == 1
+    assert (outcome.code, outcome.err.count("\n")) == (code, int(code > 0))
 
 
-def test_data_commands(holotype) -> None:
-    outcome = holotype("data", "list")
-    assert outcome.code == 0
-    assert all(name in outcome.out for name in BENCHMARKS)
-    assert (
-        holotype("data").out == outcome.out
-    )  # alone it says which data sets there are, as `holotype --help` says
-    outcome = holotype("data", "check", "fashion-sample")
-    assert outcome.code == 0
-    assert "ready" in outcome.out
+@pytest.mark.parametrize(
+    ("does", "code", "out"),
+    [("1 / 0", cli.FAULT, b""), ("print('Größe × 鳥')", 0, rb"Gr\xf6\xdfe \xd7 \u9ce5" + b"\n")],
+)
+def test_a_fault_of_the_program_and_a_console_that_is_not_utf8(does: str, code: int, out: bytes) -> None:
+    script = "import sys, holotype.cli.info as info; from holotype.cli import main\n"
+    script += f"info.data_command = lambda options: {does}; sys.exit(main(['data', 'list']))"
+    ascii_only = os.environ | {"PYTHONIOENCODING": "ascii", "PYTHONUTF8": "0"}
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, check=False, env=ascii_only)
+    assert (done.returncode, done.stdout) == (code, out)
+    assert (b"Traceback" in done.stderr) == bool(code)
+
+
+# -- doctor -------------------------------------------------------------------------------------------
+
+
+def test_doctor_says_its_facts_and_has_an_exit_code_of_its_own(holotype, monkeypatch) -> None:
+    views = {"1,000 images": "16+8", "100,000 images": "off"}
+    facts = {
+        "hub": {"answers": False},
+        "auto": {"cache views": views},
+        "self-test": {"passed": True},
+        "gpus": {},
+    }
+    asked = []
+    monkeypatch.setattr("holotype.cli.doctor.run_checks", lambda paths: asked.append(paths) or facts)
+    outcome = holotype("doctor")
+    assert outcome.out.splitlines() == [
+        *("hub", "  answers: no", "auto", "  cache views: 1,000 images 16+8; 100,000 images off"),
+        *("self-test", "  passed: yes", "gpus", "  none"),
+    ]
+    assert json.loads(holotype("doctor", "--json", "--paths").out) == facts
+    facts["self-test"] = {"passed": False}
+    assert (outcome.code, holotype("doctor").code, asked) == (0, NOT_WELL, [False, True, False])

@@ -1,24 +1,33 @@
-"""Settings on the command line: help lists every one, and flags, configs and recipes come together."""
+"""`holotype train`: flags, configs and recipes come together, and a run goes from command to scores."""
 
 from __future__ import annotations
 
 import json
+import os
+import signal
 from pathlib import Path
 
 import pytest
 import yaml
 
-from holotype.cli.bench import make_parser as bench_parser
-from holotype.cli.train import read_request, settings_help
+from holotype.cli.common import Parser
+from holotype.cli.options import BenchOptions, TrainOptions
+from holotype.cli.train import read_names, train_help
 from holotype.methods import METHODS
-from holotype.methods.registry import allow_code
 from holotype.runs.experiment import Experiment
-from holotype.runs.resolve import default_experiment, setting_values
-from tests.made_study import asked_for
+from holotype.runs.resolve import default_experiment, resolve, setting_values
+from holotype.training.loop import Loop
+
+from .test_bad_input import pressed
+
+
+def options(*words: object) -> TrainOptions:
+    return Parser("train", TrainOptions).parse_args([str(word) for word in words])
 
 
 def read(*words: object) -> Experiment:
-    return read_request([str(word) for word in words]).resolve()
+    names, overrides = read_names(options(*words))
+    return resolve(names["method_name"], names["dataset"], names["preset"], overrides)
 
 
 # -- help ---------------------------------------------------------------------------------------------
@@ -28,24 +37,19 @@ def read(*words: object) -> Experiment:
 @pytest.mark.parametrize("columns", [60, 110])
 def test_help_lists_every_setting_in_two_columns(monkeypatch, method: str, columns: int) -> None:
     monkeypatch.setenv("COLUMNS", str(columns))
-    experiment = default_experiment(method, "cub")
-    text = settings_help(experiment)
-    keys = [key for key, _, _ in setting_values(experiment)]
+    text = train_help(options(method, "cub", "--help"))
+    keys = [key for key, _, _ in setting_values(default_experiment(method, "cub"))]
     assert {"method_name", "dataset", "train.epochs", "backbone.name"} < set(keys)
     assert all(text.count(f"  --{key} VALUE") == 1 for key in keys)
-    titles = [line for line in text.splitlines() if line.endswith(":") and not line.startswith(" ")]
-    assert {"Everything that decides a run:", "Settings of training:"} < set(titles)
     _, _, settings_text = text.partition("Everything that decides a run:")
     for line in settings_text.splitlines():
-        assert len(line) <= columns or line in titles, line
+        assert len(line) <= columns or line.endswith(":"), line
         assert not line.startswith(" ") or line.startswith(("  --", " " * 24)), line
 
 
-def test_help_shows_the_defaults_of_method_and_data_set(holotype) -> None:
+def test_help_shows_the_defaults_of_method_preset_and_data_set(holotype) -> None:
     text = " ".join(holotype("train", "debgcd", "cub", "--help").out.split())
-    assert "a pseudo-label counts (thr). [a number (from 0 to 1); default 0.65]" in text.replace(
-        "pseudo- label", "pseudo-label"
-    )
+    assert "(thr). [a number (from 0 to 1); default 0.65]" in text
     assert "--method.ova.weight" in holotype("train", "rpc", "--help").out
     outcome = holotype("train", "rpc", "cub", "--preset", "reading", "--help")
     told = " ".join(outcome.out.partition("--method.new.sharpen")[2].split())
@@ -61,75 +65,47 @@ def test_defaults_are_those_of_method_preset_and_recipe(method: str, preset: str
     assert read(method, dataset, "--preset", preset) == default_experiment(method, dataset, preset)
 
 
-def test_flags_change_what_they_name_and_nothing_else() -> None:
-    words = "--seed 3 rpc --train.epochs=5 cub --method.pairing.filter none --method.alpha 0.4"
-    words += " --k 30 --out 2024 --no-progress"
+def test_flags_change_what_they_name_and_dashes_are_underscores() -> None:
+    words = (
+        "--seed 3 rpc --train.epochs=5 cub --method.pairing.filter none --method.alpha 0.4 --k 30 --out 2024"
+    )
     expected = default_experiment("rpc", "cub")
     expected.seed, expected.train.epochs, expected.method.pairing.filter = 3, 5, "none"
     expected.method.alpha, expected.k, expected.out, expected.progress = 0.4, 30, "2024", False
-    assert read(*words.split()) == expected
+    assert read(*words.split(), "--no-progress") == expected
     assert read("rpc", "cub", "--progress", "false").progress is False
     assert read("rpc", "cub", "--train.lr", "1").train.lr == 1.0
-
-
-def test_dashes_and_underscores_are_the_same() -> None:
-    """In every setting of a run; and in the flags of the commands that have few."""
     words = "--cache-views 16+8 --store disk --memory.device-gb 20 --train.batch-size=64 --no-progress"
     expected = default_experiment("rpc", "cub")
     expected.cache_views, expected.store, expected.memory.device_gb = "16+8", "disk", 20.0
     expected.train.batch_size, expected.progress = 64, False
     assert read("rpc", "cub", *words.split()) == expected
     assert read("rpc", "cub", *words.replace("-v", "_v").replace("-p", "_p").split()) == expected
-    given = bench_parser().parse_args(
-        ["--cache_views", "4+2", "--table_only", "--no_progress", "--out=my_runs"]
-    )
-    assert (given.cache_views, given.table_only, given.no_progress) == ("4+2", True, True)
+    words = "--cache_views 4+2 --table_only --no_progress --out=my_runs"
+    given = Parser("bench", BenchOptions).parse_args(words.split())
+    assert (given.cache_views, given.table_only, given.progress) == ("4+2", True, False)
     assert given.out == Path("my_runs")
 
 
-def test_a_benchmark_is_exact_unless_asked_otherwise() -> None:
-    words = ["--methods", "simgcd", "--datasets", "cub"]
-    (exact,) = asked_for(words)
-    (cached,) = asked_for([*words, "--cache-views", "16+8"])
-    assert (exact.cache_views, cached.cache_views) == ("off", "16+8")
-    assert read("simgcd", "cub").cache_views == "auto"
-
-
 def test_a_config_alone_repeats_a_run_and_flags_win_over_it(tmp_path: Path) -> None:
-    experiment = read(
-        "rpc", "cub", "--preset", "reading", "--seed", 7, "--method.alpha", 0.9, "--train.lr", 1e-5
-    )
+    words = ("--preset", "reading", "--seed", 7, "--method.alpha", 0.9, "--train.lr", 1e-5)
+    experiment = read("rpc", "cub", *words)
     file = tmp_path / "config.yaml"
     file.write_text(yaml.safe_dump(experiment.as_dict(), sort_keys=False))
     assert read("--config", file) == experiment
     for words in (("--config", file, "--seed", 8), ("--seed", 8, "--config", file)):
         changed = read(*words)
-        assert changed.seed == 8
-        assert changed.method == experiment.method
+        assert (changed.seed, changed.method) == (8, experiment.method)
     assert read("rpc", "scars", "--config", file).dataset == "scars"
 
 
-def test_the_config_of_a_method_without_settings_can_be_repeated(tmp_path, monkeypatch) -> None:
-    (tmp_path / "plain_method.py").write_text(
-        "from dataclasses import make_dataclass\nfrom holotype.methods.simgcd import SimGCD\n"
-        "class Plain(SimGCD):\n    Config = make_dataclass('Nothing', [])\n"
-    )
-    monkeypatch.syspath_prepend(str(tmp_path))
-    file = tmp_path / "config.yaml"
-    file.write_text("method_name: plain_method:Plain\ndataset: cub\nmethod: {}\nseed: 3\n")
-    with allow_code():
-        assert read("--config", file).seed == 3
-
-
-def test_of_several_configs_the_last_one_that_has_a_setting_counts(tmp_path: Path) -> None:
+def test_several_configs_and_parts_of_one(tmp_path: Path) -> None:
+    """The last one that has a setting counts; what none has is left to the recipe."""
     (tmp_path / "a.yaml").write_text("method_name: kmeans\ndataset: cub\ntrain: {epochs: 3, lr: 1e-4}\n")
     (tmp_path / "b.yaml").write_text("train: {epochs: 4}\nmethod: {n_init: 2}\ncache_views: off\n")
     experiment = read("--config", tmp_path / "a.yaml", "--config", tmp_path / "b.yaml")
     assert (experiment.train.epochs, experiment.train.lr, experiment.method.n_init) == (4, 1e-4, 2)
     assert experiment.cache_views == "off"
-
-
-def test_part_of_a_config_leaves_the_rest_to_the_recipe(tmp_path: Path) -> None:
     (tmp_path / "part.yaml").write_text("dataset: cub\ntrain: {epochs: 3}\nmethod: {adl: 9}\n")
     experiment = read("debgcd", "--config", tmp_path / "part.yaml")
     assert (experiment.train.epochs, experiment.train.batch_size) == (3, 128)
@@ -141,26 +117,120 @@ def test_print_config_gives_a_config(holotype, tmp_path: Path) -> None:
     assert outcome.code == 0
     (tmp_path / "config.yaml").write_text(outcome.out)
     assert read("--config", tmp_path / "config.yaml") == read("rpc", "cub", "--seed", 5)
-    again = holotype("train", "--config", tmp_path / "config.yaml", "--print-config")
-    assert again.out == outcome.out
+    assert holotype("train", "--config", tmp_path / "config.yaml", "--print-config").out == outcome.out
+
+
+# -- runs ---------------------------------------------------------------------------------------------
+
+
+def test_a_run_from_command_to_scores(holotype, squares_folder, tiny_flags, tmp_path) -> None:
+    out = tmp_path / "run"
+    words = (
+        "train",
+        "simgcd",
+        squares_folder / "squares.csv",
+        *tiny_flags,
+        "--cache-views",
+        "4+2",
+        "--out",
+        out,
+    )
+    first = holotype(*words)
+    assert first.code == 0, first.err
+    images, tokens = first.err.splitlines()
+    assert images.startswith("64 images, ")
+    assert tokens.startswith("Token cache: 4+0 views of 64 images, ")
+    record = json.loads((out / "scores.json").read_text())
+    scores = [f"{100 * record['scores'][key]:.1f}" for key in ("all", "old", "new")]
+    (line,) = [line for line in first.out.splitlines() if line.strip().startswith("unlabelled")]
+    assert line.split() == ["unlabelled", *scores]
+    assert str(out) in first.out
+    logged = (out / "metrics.jsonl").read_text()
+    again = holotype(*words)
+    assert (again.code, "finished before" in again.out, line in again.out) == (0, True, True)
+    assert (out / "metrics.jsonl").read_text() == logged
+    repeated = holotype("train", "--config", out / "config.yaml", "--out", tmp_path / "repeated")
+    assert (repeated.code, line in repeated.out) == (0, True)
+    for name in ("assignments.csv", "model.safetensors"):
+        assert (tmp_path / "repeated" / name).read_bytes() == (out / name).read_bytes()
+
+
+def test_images_without_truth_are_placed_but_not_scored(
+    holotype, squares_folder, tiny_flags, tmp_path
+) -> None:
+    outcome = holotype("train", "kmeans", squares_folder, *tiny_flags, "--out", tmp_path / "run")
+    assert (outcome.code, "nothing to score" in outcome.out) == (0, True), outcome.err
+    assert (tmp_path / "run" / "assignments.csv").read_text().count("\n") == 65
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_a_stopped_run_says_where_and_goes_on(
+    holotype, squares_folder, tiny_flags, tmp_path, monkeypatch, number
+) -> None:
+    words = ("train", "simgcd", squares_folder / "squares.csv", *tiny_flags, "--out")
+    step = Loop._run_epoch
+
+    def signalled(loop, *given):
+        os.kill(os.getpid(), number)
+        yield from step(loop, *given)
+
+    with monkeypatch.context() as patch:
+        if number == signal.SIGINT:
+            patch.setattr("holotype.training.progress.StopRequest.__enter__", pressed)
+        else:
+            patch.setattr(Loop, "_run_epoch", signalled)
+        stopped = holotype(*words, tmp_path / "stopped")
+    assert stopped.code == 128 + number
+    place = "stage train, epoch 1 of 1, step 1"
+    assert f"Stopped at {place}; the state is saved" in stopped.err
+    assert (tmp_path / "stopped" / "state.json").exists()
+    status = holotype("status", tmp_path / "stopped").out
+    assert f"stopped; the same command continues ({place})" in status
+    assert "last save" in status
+    assert holotype(*words, tmp_path / "stopped").code == 0
+    if number == signal.SIGINT:
+        assert holotype(*words, tmp_path / "whole").code == 0
+        name = "model.safetensors"
+        assert (tmp_path / "stopped" / name).read_bytes() == (tmp_path / "whole" / name).read_bytes()
+
+
+def test_a_loss_that_leaves_its_course(holotype, squares_folder, tiny_flags, tmp_path) -> None:
+    """Half the rate is low enough: the run says that it was restarted. It is not: one sentence."""
+    words = ("train", "tests.training.explodes:Explodes", squares_folder / "squares.csv", *tiny_flags)
+    words = (*words, "--train.momentum", "0")
+    outcome = holotype(*words, "--method.limit", "0.06", "--out", tmp_path / "low")
+    assert outcome.code == 0, outcome.err
+    (told,) = [line for line in outcome.err.splitlines() if "left its course" in line]
+    assert told.removeprefix(f"{tmp_path / 'low'}: ") in outcome.out
+    assert "half the rate, 0.05" in told
+    outcome = holotype(*words, "--method.limit", "0", "--out", tmp_path / "high")
+    assert (outcome.code, "Traceback" in outcome.err) == (2, False)
+    assert "lower --train.lr" in outcome.err.splitlines()[-1]
+    assert not (tmp_path / "high" / "scores.json").exists()
 
 
 def test_a_method_of_ones_own(holotype, tmp_path: Path, monkeypatch, squares_folder, tiny_flags) -> None:
-    """Named as package.module:Class: its settings are flags with help like any other's, and it trains."""
-    (tmp_path / "my_methods.py").write_text(OWN_METHOD)
+    """Named as package.module:Class: its settings are flags with help like any other's, and it trains. It may have
+    none."""
+    (tmp_path / "my_methods.py").write_text(OWN_METHODS)
     monkeypatch.syspath_prepend(str(tmp_path))
     text = holotype("train", "my_methods:Nearest", "--help").out
     assert "Which of the categories everything goes to." in text
     words = ("my_methods:Nearest", squares_folder / "squares.csv", *tiny_flags, "--out", tmp_path / "run")
     assert holotype("train", *words, "--method.favourite", 1).code == 0
     assert json.loads((tmp_path / "run" / "scores.json").read_text())["scores"]["all"] == 16 / 48
+    file = tmp_path / "config.yaml"
+    file.write_text("method_name: my_methods:Plain\ndataset: cub\nmethod: {}\nseed: 3\n")
+    assert holotype("train", "--config", file, "--print-config").code == 2
+    assert "seed: 3" in holotype("train", "--config", file, "--print-config", "--allow-code").out
 
 
-OWN_METHOD = '''
+OWN_METHODS = '''
 """Puts everything into one category."""
-from dataclasses import dataclass
+from dataclasses import dataclass, make_dataclass
 import torch
 from holotype.methods import Method, Prediction
+from holotype.methods.simgcd import SimGCD
 
 @dataclass
 class Settings:
@@ -175,4 +245,7 @@ class Nearest(Method):
     def predict(self, features):
         one = torch.ones(len(features))
         return Prediction((one * self.config.favourite).long(), one, one)
+
+class Plain(SimGCD):
+    Config = make_dataclass("Nothing", [])
 '''

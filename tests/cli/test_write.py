@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 
 from export.made_results import edit, made_run, paths
-from holotype.export.folders import FoldersResult
 from holotype.results.discovery import Discovery
+
+from .conftest import assert_sentence
 
 FORMS = {"--folders": "sorted", "--labels": "labels.csv", "--coco": "coco.json", "--camtrap-dp": "dp"}
 
@@ -20,67 +21,59 @@ def run(tmp_path) -> Path:
     return made_run(tmp_path)
 
 
-def test_it_says_what_was_written(run, tmp_path, holotype) -> None:
-    said = {flag: holotype("write", run, flag, tmp_path / name) for flag, name in FORMS.items()}
-    assert {flag: outcome.code for flag, outcome in said.items()} == dict.fromkeys(FORMS, 0)
-    assert "40 images in 9 folders" in said["--folders"].out
-    assert "40 hard links." in said["--folders"].out
+@pytest.fixture
+def write(holotype, run, tmp_path):
+    """Write a form of the run, or of another one."""
+    return lambda flag, *words, of=run: holotype("write", of, flag, tmp_path / FORMS[flag], *words)
+
+
+def test_it_says_what_was_written(run, tmp_path, holotype, write) -> None:
+    said = {flag: write(flag) for flag in FORMS}
+    assert {outcome.code for outcome in said.values()} == {0}
     labelled = int((Discovery.load(run).images.label != "").sum())
-    assert said["--labels"].out.startswith(f"{labelled} labels of 5 classes: ")
-    assert "Next: holotype discover IMAGES --labels" in said["--labels"].out
+    for flag, part in (
+        ("--folders", "40 images in 9 folders"),
+        ("--folders", "40 hard links."),
+        ("--labels", f"{labelled} labels of 5 classes: "),
+        ("--labels", "Next: holotype discover IMAGES --labels"),
+        ("--coco", "40 images, 40 annotations, 9 categories: "),
+        ("--camtrap-dp", "40 images of 1 deployment: "),
+        ("--camtrap-dp", "40 images without a camera time"),
+        ("--camtrap-dp", "The standard also asks for: latitude and longitude"),
+    ):
+        assert part in said[flag].out
     every = holotype("write", run, "--labels", tmp_path / "every.csv", "--all")
-    assert (every.code, "Go on with" in every.out) == (0, False)  # nothing is left to find
-    assert "40 images, 40 annotations, 9 categories: " in said["--coco"].out
-    assert "40 images of 1 deployment: " in said["--camtrap-dp"].out
-    assert "40 images without a camera time" in said["--camtrap-dp"].out
-    assert "The standard also asks for: latitude and longitude" in said["--camtrap-dp"].out
+    assert (every.code, "Next" in every.out) == (0, False)  # nothing is left to find
+    assert "40 copies." in holotype("write", run, "--folders", tmp_path / "a", "--copy").out
+    copied = holotype("write", run, "--camtrap-dp", tmp_path / "b", "--copy").out
+    assert f"40 images are in {tmp_path / 'b' / 'media'}." in copied
 
 
-def test_a_second_call_replaces_everything_with_overwrite_alone(run, tmp_path, holotype) -> None:
-    for flag, name in FORMS.items():
-        holotype("write", run, flag, tmp_path / name)
+def test_a_second_call_replaces_everything_with_overwrite_alone(run, tmp_path, write) -> None:
+    for flag in FORMS:
+        write(flag)
     one, *_ = paths(run, "new-01")
-    gone = paths(run, "new-03")[0]
-    Path(gone).unlink()
+    Path(paths(run, "new-03")[0]).unlink()
     edit(run, ("rename", "", "new-02", "Lynx lynx"), ("confirm", one, "", "new-02"))
-    for flag, name in FORMS.items():
-        refused = holotype("write", run, flag, tmp_path / name)
-        assert (refused.code, "--overwrite" in refused.err) == (2, True)
-    said = {
-        flag: holotype("write", run, flag, tmp_path / name, "--overwrite")
-        for flag, name in FORMS.items()
-        if flag != "--folders"
-    }
-    assert {outcome.err for outcome in said.values()} == {""}
-    refused = holotype("write", run, "--folders", tmp_path / "sorted", "--overwrite")
-    assert (refused.code, "would be lost" in refused.err) == (
-        2,
-        True,
-    )  # it holds what is left of the one that is gone
+    for flag in FORMS:
+        assert_sentence(write(flag), "--overwrite")
+    assert_sentence(
+        write("--folders", "--overwrite"), "would be lost"
+    )  # the last copy of the one that is gone
     shutil.rmtree(tmp_path / "sorted" / "new-03")
-    again = holotype("write", run, "--folders", tmp_path / "sorted", "--overwrite")
-    assert "1 image left out" in again.out
+    said = {flag: write(flag, "--overwrite") for flag in FORMS}
+    assert {outcome.err for outcome in said.values()} == {""}
+    assert all("1 image left out" in outcome.out for flag, outcome in said.items() if flag != "--labels")
     assert (tmp_path / "sorted" / "Lynx lynx").is_dir()
     assert "Lynx lynx" in (tmp_path / "labels.csv").read_text(encoding="utf-8-sig")
-    assert "1 image left out" in said["--coco"].out
     assert "Used as scientific names: Lynx lynx." in said["--camtrap-dp"].out
-    assert "1 image left out: the files are gone." in said["--camtrap-dp"].out
-
-
-def test_copies(run, tmp_path, holotype) -> None:
-    assert "40 copies." in holotype("write", run, "--folders", tmp_path / "a", "--copy").out
-    said = holotype("write", run, "--camtrap-dp", tmp_path / "b", "--copy").out
-    assert f"40 images are in {tmp_path / 'b' / 'media'}." in said
 
 
 @pytest.mark.parametrize(
     ("words", "told"),
     [
         ("{run}", "needs one of --folders, --labels, --coco, --camtrap-dp"),
-        (
-            "{run} --coco a.json --labels b.csv",
-            "one of --folders, --labels",
-        ),
+        ("{run} --coco a.json --labels b.csv", "one of --folders, --labels"),
         ("{run} --coco {out}/a.json --all", "--all says nothing about --coco; it goes with --labels."),
         ("{run} --labels {out}/a.csv --copy", "it goes with --folders or --camtrap-dp"),
         ("{run} --folders {out}/a --deployments folders", "it goes with --camtrap-dp"),
@@ -92,51 +85,34 @@ def test_copies(run, tmp_path, holotype) -> None:
 )
 def test_bad_input_is_one_sentence(run, tmp_path, holotype, words, told) -> None:
     (tmp_path / "out").mkdir()
-    outcome = holotype("write", *words.format(run=run, out=tmp_path / "out").split())
-    assert (outcome.code, outcome.err.count("\n")) == (2, 1), outcome.err
-    assert told in outcome.err
+    assert_sentence(holotype("write", *words.format(run=run, out=tmp_path / "out").split()), told)
     assert list((tmp_path / "out").iterdir()) == []
 
 
-def test_without_the_images_it_says_so(run, tmp_path, holotype) -> None:
+def test_without_the_images_it_says_so(tmp_path, write) -> None:
     shutil.rmtree(tmp_path / "my pictures")
     for flag in ("--folders", "--coco", "--camtrap-dp"):
-        outcome = holotype("write", run, flag, tmp_path / FORMS[flag])
-        assert outcome.code == 2
-        assert "is where it was" in outcome.err
+        assert_sentence(write(flag), "is where it was")
         assert not (tmp_path / FORMS[flag]).exists()
-    assert holotype("write", run, "--labels", tmp_path / "labels.csv").code == 0
+    assert write("--labels").code == 0
 
 
-def test_a_run_of_train_is_one_like_any_other(holotype, squares_folder, tiny_flags, tmp_path) -> None:
-    run = tmp_path / "run"
-    words = ("train", "kmeans", squares_folder / "squares.csv", *tiny_flags, "--out", run)
-    assert holotype(*words).code == 0
-    for flag, name in FORMS.items():
-        outcome = holotype("write", run, flag, tmp_path / name)
-        assert outcome.code == 0, outcome.err
+def test_a_run_of_train_is_one_like_any_other(holotype, write, squares_folder, tiny_flags, tmp_path) -> None:
+    run, words = tmp_path / "trained", (*tiny_flags, "--out")
+    assert holotype("train", "kmeans", squares_folder / "squares.csv", *words, run).code == 0
+    assert [write(flag, of=run).code for flag in FORMS] == [0, 0, 0, 0]
     assert len(list((tmp_path / "sorted").rglob("*.png"))) == 64
     images = json.loads((tmp_path / "coco.json").read_text())["images"]
     assert {image["file_name"] for image in images} >= {"red/red-00.png", "unlabelled/blue-15.png"}
-    before = holotype("train", "kmeans", squares_folder, "--labels", tmp_path / "labels.csv", *tiny_flags,
-                      "--out", tmp_path / "next")  # fmt: skip
-    assert before.code == 0, before.err
+    labels = ("--labels", tmp_path / "labels.csv")
+    assert holotype("train", "kmeans", squares_folder, *labels, *words, tmp_path / "next").code == 0
 
 
-def test_images_inside_a_container(holotype, tiny_flags, tmp_path) -> None:
-    run = tmp_path / "run"
+def test_images_inside_a_container(holotype, write, tiny_flags, tmp_path) -> None:
+    run = tmp_path / "trained"
     assert holotype("train", "kmeans", "fashion-sample", *tiny_flags, "--k", 10, "--out", run).code == 0
-    outcome = holotype("write", run, "--folders", tmp_path / "sorted")
-    assert outcome.code == 0, outcome.err
     n = len(Discovery.load(run).images)
-    assert f"{n:,} copies." in outcome.out
+    assert f"{n:,} copies." in write("--folders", of=run).out
     assert len(list((tmp_path / "sorted").rglob("*.png"))) == n
-    outcome = holotype("write", run, "--coco", tmp_path / "coco.json")
-    assert outcome.code == 0, outcome.err
+    assert write("--coco", of=run).code == 0
     assert {image["width"] for image in json.loads((tmp_path / "coco.json").read_text())["images"]} == {28}
-
-
-def test_one_image_is_told_as_one() -> None:
-    assert (
-        FoldersResult(images=1, folders=1).summary(Path("sorted")).startswith("1 image in 1 folder: sorted")
-    )

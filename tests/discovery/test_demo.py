@@ -4,7 +4,8 @@ import numpy as np
 import pandas as pd
 
 from holotype.cli import main
-from holotype.cli.demo import DemoResult, run_demo, score_table_text, write_demo_images
+from holotype.cli.demo import DemoResult, run_demo, write_demo_images
+from holotype.cli.train import score_lines
 from holotype.config.schema import DiscoverConfig
 from holotype.data.datasets.registry import load_benchmark
 from holotype.data.decode import read_image
@@ -25,7 +26,7 @@ def test_the_demo_places_every_image_and_scores_both_methods(tmp_path, tiny_back
         assert 0.1 < record["all"] <= 1
         implied = record["share_old"] * record["old"] + (1 - record["share_old"]) * record["new"]
         assert abs(record["all"] - implied) < 1e-9
-    lines = score_table_text(shown.scores).splitlines()
+    lines = score_lines(shown.scores)
     assert "kmeans" in lines[1]
     assert "rpc" in lines[2]
     assert shown.report.is_file()

@@ -16,7 +16,6 @@ from holotype.cli.doctor import (
     embed_sample,
     redact_names,
     run_checks,
-    run_within,
     self_test,
 )
 from holotype.discovery import backbone_choice
@@ -26,7 +25,6 @@ from holotype.discovery import backbone_choice
 def offline(monkeypatch) -> None:
     monkeypatch.setattr(doctor, "hub_online", lambda: False)
     monkeypatch.setattr(backbone_choice, "is_cached", lambda name: False)
-    monkeypatch.setattr(doctor, "SECONDS_FOR_TEST", 120.0)  # the machine of a test may be busy
 
 
 @pytest.fixture
@@ -64,24 +62,14 @@ def test_classes_come_apart_in_the_sample(offline, monkeypatch) -> None:
         assert not self_test()["passed"]
 
 
-def test_a_test_that_takes_too_long_is_given_up(monkeypatch) -> None:
-    monkeypatch.setattr(doctor, "SECONDS_FOR_TEST", 0.05)
-    over = threading.Event()
-    monkeypatch.setattr(doctor, "embed_sample", lambda: (0.9, float(over.wait(60))))
-    assert "not done within" in self_test()["words"]
-    over.set()
-    with pytest.raises(ZeroDivisionError):
-        run_within(60, lambda: 1 / 0)
-
-
 def test_a_hub_that_does_not_answer_is_a_fact(monkeypatch) -> None:
     monkeypatch.setattr(doctor, "SECONDS_FOR_HUB", 0.05)
     over = threading.Event()
-    monkeypatch.setattr(backbone_choice, "hub_answers", lambda seconds: over.wait(60) or True)
+    monkeypatch.setattr(doctor, "hub_answers", lambda seconds: over.wait(60) or True)
     assert doctor.hub_online() is False
     over.set()
-    monkeypatch.setattr(backbone_choice, "hub_answers", lambda seconds: seconds == 0.05)
-    monkeypatch.setattr(doctor, "run_within", lambda seconds, work: work())
+    monkeypatch.setattr(doctor, "hub_answers", lambda seconds: seconds == 20.0)
+    monkeypatch.setattr(doctor, "SECONDS_FOR_HUB", 20.0)
     assert doctor.hub_online() is True
 
 

@@ -16,7 +16,8 @@ from PIL import Image
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 
-from holotype.cli.discover import make_parser
+from holotype.cli.common import Parser
+from holotype.cli.options import DiscoverOptions
 from holotype.config.schema import BackboneConfig, DiscoverConfig
 from holotype.discovery.estimator import PICTURES, Discoverer, to_label_column
 from holotype.discovery.pipeline import discover
@@ -255,8 +256,9 @@ def test_the_estimator_has_the_same_parameters_and_defaults() -> None:
 
 
 def test_the_command_has_the_same_flags_and_defaults() -> None:
-    assert make_parser().parse_args(["photos"]).config == DiscoverConfig()
-    text = " ".join(make_parser().format_help().split())
+    parser = Parser("discover", DiscoverOptions)
+    assert parser.parse_args(["photos"]).config == DiscoverConfig()
+    text = " ".join(parser.format_help().split())
     assert "--method METHOD" in text
     assert "auto estimates it. [a whole number (at least 1) or auto; default auto]" in text
 

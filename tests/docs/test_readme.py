@@ -1,9 +1,8 @@
-"""What the documents show is true: commands parse, links lead somewhere, examples run."""
+"""What the documents show is true: commands parse, links lead somewhere, examples run, tables are those of records."""
 
 from __future__ import annotations
 
 import dataclasses
-import importlib
 import json
 import re
 import shlex
@@ -11,62 +10,42 @@ from collections.abc import Iterator
 from fnmatch import fnmatch
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 
 import pandas as pd
 import pytest
+from tools.torture.page import BLOCK, RECORD, block
 
-from holotype.cli import COMMANDS
+from holotype.cli import COMMANDS, options_type
+from holotype.cli.common import Parser
 from holotype.data.datasets.registry import BENCHMARKS, read_dataset_info
 from holotype.methods import METHODS
 from holotype.runs.method_info import method_info
 from holotype.runs.resolve import resolve
 from tests.made_study import asked_for
 
-TOP = Path(__file__).resolve().parents[2]
-DOCUMENTS = [
-    TOP / "README.md",
-    TOP / "CONTRIBUTING.md",
-    TOP / "CHANGELOG.md",
-    *sorted((TOP / "docs").rglob("*.md")),
-]
-RESEARCHERS = TOP / "docs" / "researchers.md"
+from .conftest import FENCE, TOP, blocks, page, run_python
+
+NAMES = ("README.md", "CONTRIBUTING.md", "CHANGELOG.md")
+DOCUMENTS = {
+    path: path.read_text(encoding="utf-8") for path in [*map(TOP.joinpath, NAMES), *TOP.glob("docs/**/*.md")]
+}
+RESEARCHERS = page("researchers")
 """The page with the examples in Python and the table of a run folder."""
-FENCE = re.compile(r"^```(\w*)\n(.*?)^```", re.MULTILINE | re.DOTALL)
-PARSED = (
-    "backbones",
-    "demo",
-    "discover",
-    "report",
-    "cut",
-    "assign",
-    "write",
-    "embed",
-    "estimate-k",
-    "sample",
-    "export",
-)
-"""Commands whose words are only parsed here; the pages of docs/ that are about them have tests that run them."""
-ASSIGNMENT = re.compile(r"^\w+=\S*$")
-
-
-def blocks(document: Path, language: str) -> list[str]:
-    found = FENCE.findall(document.read_text(encoding="utf-8"))
-    return [text for name, text in found if name == language]
+RUN_HERE = ("train", "methods", "data", "doctor", "status", "cache", "completion")
+"""Commands that are run as they stand. Of the others the words are parsed; test_pages.py runs them."""
 
 
 def commands() -> Iterator[tuple[str, str]]:
     """(document, words after `holotype`) of every command line in the documents and the example."""
-    for document in DOCUMENTS:
-        for block in blocks(document, "bash"):
-            for line in block.replace("\\\n", " ").splitlines():
-                words = shlex.split(line, comments=True)
-                while words and ASSIGNMENT.match(words[0]):
-                    words = words[1:]
-                if words and words[0] == "torchrun":
-                    words = words[words.index("-m") + 1 :]
-                if words and words[0] == "holotype":
-                    yield document.name, shlex.join(words[1:])
+    for document, text in DOCUMENTS.items():
+        for line in "\n".join(blocks(text, "bash")).replace("\\\n", " ").splitlines():
+            words = shlex.split(line, comments=True)
+            while words and re.match(r"^\w+=\S*$", words[0]):
+                words = words[1:]
+            if words and words[0] == "torchrun":
+                words = words[words.index("-m") + 1 :]
+            if words and words[0] == "holotype":
+                yield document.name, shlex.join(words[1:])
     example = (TOP / "examples" / "my_method.py").read_text(encoding="utf-8")
     for line in re.findall(r"^ +PYTHONPATH=examples holotype (.+)$", example, re.MULTILINE):
         yield "my_method.py", line
@@ -90,16 +69,12 @@ def test_commands_parse(document: str, line: str, holotype, tmp_path, monkeypatc
             config.parent.mkdir(parents=True, exist_ok=True)
             config.write_text(holotype("train", "rpc", "cub", "--print_config").out)
         words.append("--print_config")
-    if name == "bench":
-        from holotype.cli.bench import make_parser
-
-        assert make_parser().parse_args(words).table_only or asked_for(words)
+    if name not in RUN_HERE:
+        options = Parser(name, options_type(name)).parse_args(words)
+        assert name != "bench" or options.table_only or asked_for(words)
         return
-    if name in PARSED:
-        module = importlib.import_module(f"holotype.cli.{name.replace('-', '_')}")
-        assert module.make_parser().parse_args(words)
-        return
-    monkeypatch.setattr("holotype.cli.data.check_benchmark", lambda name, root: SimpleNamespace(ok=True))
+    check = lambda name, root: SimpleNamespace(ok=True)  # noqa: E731
+    monkeypatch.setattr("holotype.data.datasets.registry.check_benchmark", check)
     outcome = holotype(name, *words)
     assert outcome.code == 0, (document, outcome.err)
     assert outcome.out
@@ -110,7 +85,7 @@ def test_two_lines_try_every_method_without_data() -> None:
     tried = [
         re.search(r"--methods (\S+) --datasets fashion-sample .*--cache-views", line)
         for document, line in commands()
-        if document == RESEARCHERS.name and line.startswith("bench ")
+        if document == "researchers.md" and line.startswith("bench ")
     ]
     named = [found[1].split(",") for found in tried if found]
     assert {one.partition("@")[0] for names in named for one in names} == set(METHODS)
@@ -121,17 +96,26 @@ def test_two_lines_try_every_method_without_data() -> None:
 def test_inline_commands_and_settings_exist(holotype) -> None:
     """`holotype NAME`, `--method.setting` and `method.setting` in running text and tables."""
     settings = "".join(holotype("train", name, "cub", "--help").out for name in METHODS)
-    for document in DOCUMENTS:
-        text = FENCE.sub("", document.read_text(encoding="utf-8"))
+    for document, text in DOCUMENTS.items():
+        text = FENCE.sub("", text)
         for name in re.findall(r"`holotype ([a-z][\w-]*)", text):
             assert name in COMMANDS, (document.name, name)
         for key in re.findall(r"`(?:--)?((?:method|train|backbone)\.[\w.]+)[ `]", text):
             assert f"--{key} " in settings, (document.name, key)
 
 
+def test_every_flag_of_every_command_is_on_a_page() -> None:
+    """Those of `holotype train` are settings, which its help and the cards of the methods list."""
+    text = "\n".join(DOCUMENTS.values())
+    for name in COMMANDS:
+        for action in Parser(name, options_type(name))._actions:
+            flags = [flag for flag in action.option_strings if flag.startswith("--")]
+            told = [flag for flag in flags if re.search(rf"--{flag[2:].replace('-', '[-_]')}(?![\w-])", text)]
+            assert told or not flags, (name, flags)
+
+
 def test_links_and_paths_lead_to_files() -> None:
-    for document in DOCUMENTS:
-        text = document.read_text(encoding="utf-8")
+    for document, text in DOCUMENTS.items():
         for target in re.findall(r"\]\(([^)\s]+)\)", text):
             path, _, anchor = target.partition("#")
             file = document.parent / path if path else document
@@ -149,7 +133,7 @@ def anchors(document: Path) -> set[str]:
 
 
 def test_every_open_question_of_rpc_is_documented() -> None:
-    text = (TOP / "docs" / "methods.md").read_text(encoding="utf-8")
+    text = page("methods")
     rows = [line.split(" | ") for line in text.splitlines() if "`method." in line and line.startswith("|")]
     told = {key: cells[3] for cells in rows for key in re.findall(r"`method\.([\w.]+)`", cells[2])}
     inherited = {key for key, _ in choices(METHODS["simgcd"].Config())} | {"lambda_1", "lambda_2", "alpha"}
@@ -166,16 +150,15 @@ def test_every_open_question_of_rpc_is_documented() -> None:
 
 def test_every_method_has_a_card_and_a_line_with_a_link_to_it() -> None:
     """What stands on the cards is checked by tests/experiments/test_exhibits.py."""
-    entry = (TOP / "docs" / "methods.md").read_text(encoding="utf-8")
+    entry = page("methods")
     pages = {path.stem: path.read_text(encoding="utf-8") for path in (TOP / "docs" / "methods").glob("*.md")}
     assert set(pages) == set(METHODS)
     for name, kind in METHODS.items():
         assert kind.card is not None
         assert pages[name].startswith(f"# {kind.card.title}\n\n<!-- table: {name} kind=card -->\n")
-        (row,) = [
-            line for line in entry.splitlines() if line.startswith(f"| [`{name}`](methods/{name}.md) |")
-        ]
-        assert f"| {kind.card.line} |" in row
+        assert re.search(
+            rf"^\| \[`{name}`\]\(methods/{name}.md\) \|.*\| {re.escape(kind.card.line)} \|", entry, re.M
+        )
 
 
 def choices(config: object, prefix: str = "") -> Iterator[tuple[str, object]]:
@@ -189,7 +172,7 @@ def choices(config: object, prefix: str = "") -> Iterator[tuple[str, object]]:
 
 
 def test_every_benchmark_is_documented_with_its_counts() -> None:
-    text = (TOP / "docs" / "data.md").read_text(encoding="utf-8")
+    text = page("data")
     for name in BENCHMARKS:
         facts = read_dataset_info(name)
         (row,) = [line for line in text.splitlines() if line.startswith(f"| `{name}` |")]
@@ -218,19 +201,8 @@ def asked(tmp_path, monkeypatch, squares_folder, tiny_backbone_file) -> list[tup
     return found
 
 
-def run_python(number: int) -> dict[str, Any]:
-    """The names that a block of the page for researchers leaves."""
-    names: dict[str, Any] = {}
-    exec(compile(blocks(RESEARCHERS, "python")[number], RESEARCHERS.name, "exec"), names)
-    return names
-
-
-def test_there_are_two_python_examples() -> None:
-    assert len(blocks(RESEARCHERS, "python")) == 2
-
-
 def test_the_python_example_trains(asked, holotype, capsys) -> None:
-    names = run_python(0)
+    names = run_python(blocks(RESEARCHERS, "python")[0])
     assert asked == [("rpc", "fashion-sample", 0)]
     printed = capsys.readouterr().out
     assert all(category in printed for category in names["found"].images.category.unique())
@@ -250,44 +222,58 @@ def test_the_python_example_trains(asked, holotype, capsys) -> None:
 
 def table_of_files() -> list[str]:
     """Rows of the table of a run folder."""
-    text = RESEARCHERS.read_text(encoding="utf-8")
-    section = text.partition("### What a run leaves\n")[2].partition("\n## ")[0]
+    section = RESEARCHERS.partition("### What a run leaves\n")[2].partition("\n## ")[0]
     return [line for line in section.splitlines() if line.startswith("| `")]
 
 
 def test_the_python_example_sweeps(asked, capsys) -> None:
-    assert len(blocks(RESEARCHERS, "python")[1].splitlines()) <= 10
-    sweep = run_python(1)["sweep"]
+    _, example = blocks(RESEARCHERS, "python")
+    assert len(example.splitlines()) <= 10
+    sweep = run_python(example)["sweep"]
     assert asked == [(method, "fashion-sample", seed) for method in ("simgcd", "rpc") for seed in (0, 1)]
     assert [(row.facts["method"], row.seeds) for row in sweep.rows] == [("simgcd", (0, 1)), ("rpc", (0, 1))]
     assert len(list(Path("results/runs").iterdir())) == 4
     assert "| squares | rpc |" in capsys.readouterr().out
 
 
-def test_the_example_method_trains(holotype, tmp_path, monkeypatch, squares_folder, tiny_flags) -> None:
-    """One epoch, from random features: better than the third that one category for all would give."""
-    monkeypatch.syspath_prepend(str(TOP / "examples"))
-    words = ("my_method:Mine", squares_folder / "squares.csv", *tiny_flags, "--method.near", 0.5)
-    outcome = holotype("train", *words, "--out", tmp_path / "run")
-    assert outcome.code == 0, outcome.err
-    scores = json.loads((tmp_path / "run" / "scores.json").read_text())["scores"]
-    assert scores["all"] > 0.5
-    assert scores["auroc"] is not None
-    log = json.loads((tmp_path / "run" / "metrics.jsonl").read_text().splitlines()[0])
-    assert {"con", "cls_s", "near", "me"} <= set(log)
+# -- tables of records ----------------------------------------------------------------------------------
 
 
-def test_the_example_is_short() -> None:
-    text = (TOP / "examples" / "my_method.py").read_text(encoding="utf-8")
-    assert len(text.splitlines()) <= 100
+def test_the_table_of_trust_is_that_of_the_record() -> None:
+    (shown,) = BLOCK.findall(page("trust"))
+    assert shown == block(json.loads(RECORD.read_text(encoding="utf-8")))
 
 
-def test_every_flag_of_every_command_is_on_a_page() -> None:
-    """Those of `holotype train` are settings, which its help and the cards of the methods list."""
-    text = "\n".join(document.read_text(encoding="utf-8") for document in DOCUMENTS)
-    for name in COMMANDS:
-        module = importlib.import_module(f"holotype.cli.{name.replace('-', '_')}")
-        for action in module.make_parser()._actions:
-            flags = [flag for flag in action.option_strings if flag.startswith("--")]
-            told = [flag for flag in flags if re.search(rf"--{flag[2:].replace('-', '[-_]')}(?![\w-])", text)]
-            assert told or not flags, (name, flags)
+def results_rows(study: str) -> dict[str, str]:
+    """Method -> All, from the table of a study in docs/results.md."""
+    table = (
+        page("results")
+        .partition(f"<!-- table: {study} kind=progress -->")[2]
+        .partition("<!-- end of table -->")[0]
+    )
+    rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in table.splitlines() if "|" in line]
+    return {row[0].split()[0]: row[rows[0].index("All")] for row in rows[2:]}
+
+
+def measured_steps() -> dict[str, list[str]]:
+    """Method -> milliseconds of its kinds of step, in the order of training."""
+    lines = (TOP / "experiments" / "results" / "speed.jsonl").read_text(encoding="utf-8").splitlines()
+    (parts,) = [one["parts"] for one in map(json.loads, lines) if one["name"] == "h200-vit-s14"]
+    found = {row["method"]: [f"{row['ms']:.1f}"] for row in parts["methods"]}
+    found["sptnet"] = list(found["simgcd"])  # its first stage
+    for row in parts["image_stages"]:
+        found.setdefault(row["method"], []).append(f"{row['ms']:.1f}")
+    return found
+
+
+def test_the_table_of_the_front_page_is_that_of_the_results() -> None:
+    titles = {kind.card.title: name for name, kind in METHODS.items()}
+    readme = DOCUMENTS[TOP / "README.md"]
+    rows = re.findall(r"^\| ([\w+-]+) \| (\d{4}) \| (.+?) \| (.+?) \| (.+?) \|$", readme, re.MULTILINE)
+    assert len(rows) == len(METHODS) == len(titles)
+    cub, cifar, steps = results_rows("peers"), results_rows("peers-cifar"), measured_steps()
+    for title, year, *cells, ms in rows:
+        name = titles[title]
+        assert int(year) == METHODS[name].card.year
+        assert [cell.strip("* ") for cell in cells] == [cub[name], cifar[name]], name
+        assert re.findall(r"\d+\.\d", ms) == steps.get(name, []), name

@@ -1,21 +1,19 @@
-"""The documentation site: every page has a place in it, and it asks no other machine for anything."""
+"""The documentation site: every page has a place in it, links read well, and it asks no other machine for anything."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import site_hook
 import yaml
 
 import holotype
 
-TOP = Path(__file__).resolve().parents[2]
-DOCS = TOP / "docs"
-MADE = {"contributing.md": "CONTRIBUTING.md", "changelog.md": "CHANGELOG.md"}
-"""Pages that tools/site_hook.py adds."""
+from .conftest import DOCS, TOP, page
 
 
 class Loader(yaml.SafeLoader):
@@ -40,25 +38,16 @@ def pages(nav: Any) -> Iterator[str]:
 
 
 def test_every_page_is_in_the_table_of_contents_once(config) -> None:
-    """A new page in docs/ needs its line under `nav` of mkdocs.yml."""
-    named = list(pages(config["nav"]))
-    there = {file.relative_to(DOCS).as_posix() for file in DOCS.rglob("*.md")} | set(MADE)
-    assert sorted(there - set(named)) == []
-    assert sorted(set(named) - there) == []
-    assert len(named) == len(set(named))
-
-
-def test_findings_come_before_the_diary(config) -> None:
+    """A new page in docs/ needs its line under `nav` of mkdocs.yml. Findings come before the diary."""
+    there = {file.relative_to(DOCS).as_posix() for file in DOCS.rglob("*.md")} | set(site_hook.PAGES.values())
+    assert sorted(pages(config["nav"])) == sorted(there)
     (results,) = [one["Results"] for one in config["nav"] if "Results" in one]
     assert [next(pages(one)) for one in results] == ["findings.md", "results.md", "studies/index.md"]
-    studies = list(pages(results[-1]))
-    assert studies[:2] == ["studies/index.md", "studies/reading.md"]
+    assert list(pages(results[-1]))[:2] == ["studies/index.md", "studies/reading.md"]
 
 
-def test_it_opens_from_disk_and_fetches_nothing(config) -> None:
-    assert config["strict"] is True
-    assert config["use_directory_urls"] is False
-    assert config["theme"]["font"] is False
+def test_it_opens_from_disk_fetches_nothing_and_links_are_checked(config) -> None:
+    assert (config["strict"], config["use_directory_urls"], config["theme"]["font"]) == (True, False, False)
     assert "offline" in config["plugins"]
     assert "extra_javascript" not in config
     (style,) = config["extra_css"]
@@ -66,27 +55,19 @@ def test_it_opens_from_disk_and_fetches_nothing(config) -> None:
     (script,) = config["extra"]["polyfills"]  # else the plugin `offline` names one of another machine
     assert "iframe-worker" in script
     assert "://" not in (DOCS / script).read_text(encoding="utf-8")
-
-
-def test_links_are_checked(config) -> None:
-    told = {value for group in config["validation"].values() for value in group.values()}
-    assert told == {"warn"}
+    assert {value for group in config["validation"].values() for value in group.values()} == {"warn"}
     assert set(config["validation"]["links"]) >= {"not_found", "anchors"}
-    (line,) = [
-        one for one in (TOP / "Makefile").read_text(encoding="utf-8").splitlines() if "mkdocs build" in one
-    ]
-    assert line.endswith(
-        "mkdocs build --strict"
-    )  # with --quiet warnings are not counted, and nothing is strict
+    lines = (TOP / "Makefile").read_text(encoding="utf-8").splitlines()
+    (line,) = [one for one in lines if "mkdocs build" in one]
+    assert line.endswith("mkdocs build --strict")  # with --quiet warnings are not counted
+    assert "/site/" in (TOP / ".gitignore").read_text(encoding="utf-8").splitlines()
 
 
 def test_every_public_name_has_its_place_in_the_reference() -> None:
-    text = (DOCS / "api.md").read_text(encoding="utf-8")
-    told = {path.rpartition(".")[2] for path in re.findall(r"^::: ([\w.]+)$", text, re.MULTILINE)}
-    assert told | {"METHODS", "__version__"} == set(holotype.__all__)
-    for path in re.findall(r"^::: ([\w.]+)$", text, re.MULTILINE):
-        module, _, name = path.rpartition(".")
-        assert getattr(holotype, name).__module__ == module
+    paths = re.findall(r"^::: ([\w.]+)$", page("api"), re.MULTILINE)
+    told = {path.rpartition(".")[2]: path.rpartition(".")[0] for path in paths}
+    assert {*told, "METHODS", "__version__"} == set(holotype.__all__)
+    assert {name: getattr(holotype, name).__module__ for name in told} == told
 
 
 def test_pictures_have_words() -> None:
@@ -95,5 +76,48 @@ def test_pictures_have_words() -> None:
             assert len(words.split()) > 3, (file.name, target)
 
 
-def test_what_is_built_is_not_tracked() -> None:
-    assert "/site/" in (TOP / ".gitignore").read_text(encoding="utf-8").splitlines()
+# -- tools/site_hook.py -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("source", "text", "read"),
+    [
+        ("docs/methods.md", "[c](../CONTRIBUTING.md#tests)", "[c](contributing.md#tests)"),
+        ("docs/methods/rpc.md", "[c](../../CHANGELOG.md)", "[c](../changelog.md)"),
+        ("docs/methods/rpc.md", "[r](../results.md#all-methods)", "[r](../results.md#all-methods)"),
+        ("docs/performance.md", "[README](../README.md#faster)", "[README](index.md)"),
+        ("CONTRIBUTING.md", "[data](docs/data.md)", "[data](data.md)"),
+        ("docs/data.md", "[one](../examples/cms.py)", "one (`examples/cms.py` in the repository)"),
+        ("docs/data.md", "[examples/cms.py](../examples/cms.py)", "`examples/cms.py`"),
+        (
+            "docs/data.md",
+            "| 57.5 ± 0.8 | (-0.2 to 1.1) | 20 to 29 |",
+            "| 57.5\xa0±\xa00.8 | (-0.2\xa0to\xa01.1) | 20 to 29 |",
+        ),
+        *(
+            ("docs/data.md", text, text)
+            for text in (
+                *(
+                    "[x](https://example.org/a.md)",
+                    "[x](#here)",
+                    "[gone](../GONE.md)",
+                    "![a picture](rpc.svg)",
+                ),
+                *("```\n[c](../LICENSE)\n```", "```\n57.5 ± 0.8\n```"),
+            )
+        ),
+    ],
+)
+def test_links_and_figures_read_well_on_the_site(source: str, text: str, read: str) -> None:
+    """A link leads to a page or says which file it means; broken ones, pictures and code stay as they are."""
+    page = source.removeprefix("docs/").lower() if source.startswith("docs/") else source.lower()
+    assert site_hook.moved(text, source, page) == read
+
+
+def test_pages_from_the_top_of_the_repository_are_moved_once() -> None:
+    page = SimpleNamespace(file=SimpleNamespace(src_uri="contributing.md"))
+    assert site_hook.on_page_markdown("[data](data.md)", page) == "[data](data.md)"
+    page.file.src_uri = "data.md"
+    assert site_hook.on_page_markdown("[c](../CONTRIBUTING.md)", page) == "[c](contributing.md)"
+    assert not [page for page in site_hook.PAGES.values() if (DOCS / page).exists()]
+    assert all((TOP / source).is_file() for source in site_hook.STANDS_FOR)

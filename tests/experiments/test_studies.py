@@ -16,7 +16,6 @@ from holotype.runs.sweep import resolve_row, select_records
 
 TOP = Path(__file__).parents[2]
 STUDIES = sorted((TOP / "experiments").glob("*.yaml"))
-LIVE = [path for path in STUDIES if read_study(path).commit is None]
 
 
 def name(path: Path) -> str:
@@ -33,21 +32,14 @@ def selected(study: Study, row: StudyRow, records: list[Record]) -> list[Record]
     return [record for dataset in names for record in select_records(study, row, dataset, records)]
 
 
-@pytest.mark.parametrize("path", LIVE, ids=name)
+@pytest.mark.parametrize("path", STUDIES, ids=name)
 def test_every_row_of_a_study_is_an_experiment(path: Path) -> None:
-    study = read_study(path)
+    """Of a study of the past, those without records of their own."""
+    rows = {row.name for row in read_study(path).rows.values() if row.record is None}
     made = asked_for(["--study", str(path), "--root", "data"])
-    assert {experiment.label for experiment in made} == set(study.rows)
+    assert {experiment.label for experiment in made} == rows
     settings = [repr((e.dataset, e.method_name, e.method, e.train, e.backbone)) for e in made if e.seed == 0]
     assert len(set(settings)) == len(settings), "two rows are the same experiment"
-
-
-@pytest.mark.parametrize("path", [path for path in STUDIES if path not in LIVE], ids=name)
-def test_of_a_study_of_the_past_the_rows_without_records_of_their_own_can_be_run(path: Path) -> None:
-    study = read_study(path)
-    live = {row.name for row in study.rows.values() if row.record is None}
-    made = asked_for(["--study", str(path), "--root", "data"])
-    assert {experiment.label for experiment in made} == live
 
 
 @pytest.mark.parametrize("path", STUDIES, ids=name)
@@ -82,26 +74,20 @@ def test_every_record_is_shown_somewhere(records: list[Record]) -> None:
 
 
 @pytest.mark.parametrize("path", STUDIES, ids=name)
-def test_a_live_row_fits_records_of_one_hash(path: Path, records: list[Record]) -> None:
-    """Whatever their seed: --reuse experiments/results finds nothing that contradicts."""
+def test_a_live_row_fits_records_of_one_hash_and_others_name_theirs(
+    path: Path, records: list[Record]
+) -> None:
+    """Whatever their seed: --reuse experiments/results finds nothing that contradicts. What this version still makes is
+    selected by what it resolves to."""
     study = read_study(path)
-    for row in study.rows.values():
-        for dataset in row.datasets if row.record is None else ():
+    shown = set()
+    for row in (row for row in study.rows.values() if row.record is None):
+        shown |= {record.key for record in selected(study, row, records)}
+        for dataset in row.datasets:
             told = identity_outline(resolve_row(study, row, dataset))
-            assert (
-                len({record.identity.hash for record in records if identity_matches(record.identity, told)})
-                <= 1
-            ), row.name
-
-
-@pytest.mark.parametrize("path", STUDIES, ids=name)
-def test_a_row_names_its_records_only_where_it_cannot_be_run(path: Path, records: list[Record]) -> None:
-    """What this version still makes is selected by what it resolves to."""
-    study = read_study(path)
-    past = [row for row in study.rows.values() if row.record is not None]
-    live = [row for row in study.rows.values() if row.record is None] if past else []
-    shown = {record.key for row in live for record in selected(study, row, records)}
-    for row in past:
+            fits = {record.identity.hash for record in records if identity_matches(record.identity, told)}
+            assert len(fits) <= 1, row.name
+    for row in (row for row in study.rows.values() if row.record is not None):
         named = {record.key for record in records if record.identity.hash == row.record}
         assert named, row.name
         assert study.commit is not None, "say which commit could run it"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 import sys
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -14,7 +15,7 @@ import torch
 from PIL import Image
 from torch import Tensor
 
-from holotype.cli.export import command
+from holotype.cli import run_command
 from holotype.errors import InputError
 from holotype.export import onnx as module
 from holotype.export.assign import load_corrected
@@ -32,6 +33,8 @@ from holotype.results.apply_edits import apply_edits
 from holotype.results.edits import Edit
 from holotype.runs.model_io import TrainedModel, load_model
 from small_run import RUN_ID, small_discovery, train_small
+
+command = partial(run_command, "export")
 
 METHODS = ["rpc", "rpc with an opinion", "debgcd", "simgcd", "kmeans"]
 

@@ -5,17 +5,20 @@ from __future__ import annotations
 import io
 import json
 import zipfile
+from functools import partial
 from pathlib import Path
 
 import pandas as pd
 import pytest
 from PIL import Image
 
-from holotype.cli.report import command
+from holotype.cli import run_command
 from holotype.errors import InputError
 from holotype.export.zip import write_zip
 from holotype.results.discovery import Discovery, RunFacts
 from report.made import make_discovery
+
+command = partial(run_command, "report")
 
 TABLES = ("assignments.csv", "categories.csv")
 

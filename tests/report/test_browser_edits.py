@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import dataclasses
 import zipfile
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from holotype.cli.report import command
+from holotype.cli import run_command
 from holotype.report import build_report
 from holotype.results.discovery import Discovery
 from holotype.results.edits import Edit, append_edits, read_edits
 from report.keys import press
 from report.made import make_discovery
+
+command = partial(run_command, "report")
 
 TILES = ".content > .gallery .tile"
 

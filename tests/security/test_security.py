@@ -22,7 +22,7 @@ import numpy as np
 import pytest
 import torch
 from huggingface_hub.errors import EntryNotFoundError
-from tools.torture.images import ENDINGS, OTHERS, png
+from tools.torture.inputs import ENDINGS, OTHERS, png
 
 from holotype.cli.common import echo_json, escape_control
 from holotype.config.parse import parse_yaml

@@ -23,7 +23,7 @@ SECONDS = 30
 
 SLOW = """
 import sys, time
-import holotype.cli.data as data
+import holotype.cli.info as data
 from pathlib import Path
 from holotype.cli import main
 from holotype.utils.atomic import atomic_path
@@ -31,7 +31,7 @@ def command(words):
     with atomic_path(Path(sys.argv[1]) / "file"):
         print("busy", flush=True)
         time.sleep(60)
-data.command = command
+data.data_command = command
 sys.exit(main(["data", "list"]))
 """
 
@@ -88,10 +88,10 @@ def test_a_stop_that_a_library_makes_an_error_of_its_own_is_still_one(usual, mon
         except KeyboardInterrupt:
             raise ValueError("could not determine the shape") from None
 
-    monkeypatch.setattr("holotype.cli.data.command", command)
+    monkeypatch.setattr("holotype.cli.info.data_command", command)
     assert main(["data", "list"]) == 128 + signal.SIGTERM
     assert capsys.readouterr().err.startswith("Stopped at once")
-    monkeypatch.setattr("holotype.cli.data.command", lambda words: int("a fault of ours"))
+    monkeypatch.setattr("holotype.cli.info.data_command", lambda options: int("a fault of ours"))
     with pytest.raises(ValueError, match="a fault of ours"):
         main(["data", "list"])
 

@@ -1,24 +1,31 @@
-"""A small world to break: images, a tiny network, a finished discovery and a finished training, made once.
+"""A small world to break: images, a tiny network, finished runs, and the commands that are tried on copies of them.
 
 Every trial works on a copy at one and the same place, so that two trials that end alike are alike to the bit.
 """
 
 from __future__ import annotations
 
+import contextlib
 import csv
+import hashlib
+import importlib
+import json
 import os
+import pkgutil
+import re
 import shutil
 import signal
 import sys
-from collections.abc import Iterable
+import tempfile
+import time
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from tests.narrow import narrow
-from tools.torture.child import Ended, in_child
-from tools.torture.child import holotype as command
-from tools.torture.compare import Snapshot, snapshot
+from tools.torture.harness import Ended, Strike, Watch, in_child
 
 COLOURS = {"red": (200, 40, 40), "green": (40, 180, 60), "blue": (40, 60, 200), "yellow": (220, 200, 40)}
 KNOWN = ("green", "red")
@@ -28,6 +35,8 @@ TOP = Path(__file__).resolve().parents[2]
 KEPT = ("run", "edited", "train", "embed", "stopped", "cache")
 """A discovery, the same after corrections and another round, a training, embeddings, a training that was stopped, and
 their caches."""
+Snapshot = dict[str, str]
+"""Path below a folder to the digest of the content; of a link, where it leads."""
 
 
 @dataclass
@@ -38,7 +47,7 @@ class World:
     short: bool = False
     """Whether this is the short form: less is made, and less is tried."""
     baselines: dict[str, Snapshot] = field(default_factory=dict)
-    """What uninterrupted commands leave, by name (commands.py)."""
+    """What uninterrupted commands leave, by name."""
     broken: dict[str, list[str]] = field(default_factory=dict)
     """What is wrong with those that fail without any trouble."""
     events: dict[str, list[str]] = field(default_factory=dict)
@@ -47,68 +56,36 @@ class World:
     """How long they take."""
     sizes: dict[str, list[int]] = field(default_factory=dict)
     """Sizes of the files that they write, each once."""
+    flags: tuple[str, ...] = ("--device", "cpu", "--no-progress")
 
-    @property
-    def images(self) -> Path:
-        return self.base / "images"
-
-    @property
-    def listed(self) -> Path:
-        """A CSV file that lists the images, their labels and the truth."""
-        return self.images / "squares.csv"
-
-    @property
-    def backbone(self) -> Path:
-        return self.base / "tiny.safetensors"
-
-    @property
-    def kept(self) -> Path:
-        """Finished runs, of which copies are broken."""
-        return self.base / "kept"
-
-    @property
-    def trial(self) -> Path:
-        """The place of every trial."""
-        return self.base / "trial"
-
-    @property
-    def flags(self) -> list[str]:
-        return ["--device", "cpu", "--no-progress"]
-
-    def discover(self, out: Path) -> list[str]:
-        small = ["--k", "4", "--steps", "6", "--backbone", str(self.backbone)]
-        return ["discover", str(self.listed), "--out", str(out), *small, *self.flags]
-
-    def train(self, out: Path, method: str = "simgcd") -> list[str]:
-        small = {"k": 4, "train.epochs": 3, "train.batch_size": 16, "backbone.name": self.backbone}
-        words = [word for key, value in small.items() for word in (f"--{key}", str(value))]
-        return ["train", method, str(self.listed), "--out", str(out), *words, *self.flags]
+    def __post_init__(self) -> None:
+        self.images, self.backbone = self.base / "images", self.base / "tiny.safetensors"
+        self.listed = self.images / "squares.csv"
+        self.kept, self.trial = self.base / "kept", self.base / "trial"
+        """Finished runs, of which copies are broken; the place of every trial."""
 
     def fresh(self, *kept: str) -> Path:
         """The place of trials, empty but for copies of these runs, an empty cache and a folder for temporary files."""
         shutil.rmtree(self.trial, ignore_errors=True)
-        for name in ("cache", "tmp", "out"):
-            if name not in kept:
-                (self.trial / name).mkdir(parents=True)
+        for name in {"cache", "tmp", "out"} - set(kept):
+            (self.trial / name).mkdir(parents=True)
         for name in kept:
             shutil.copytree(self.kept / name, self.trial / name, copy_function=_copy)
         return self.trial
 
-    def run(self, words: Iterable[object], **how: object) -> Ended:
+    def run(self, words: Iterable[object], **how: Any) -> Ended:
         """A command in a child that has its cache and temporary files in the place of trials."""
-        work = command(*words)
+        work = holotype(*words)
 
         def settled() -> int:
             self.settle()
             return work()
 
-        return in_child(settled, **how)  # type: ignore[arg-type]
+        return in_child(settled, **how)
 
     def settle(self) -> None:
         """In a child: caches and temporary files go where they are looked at, and what it starts finds the tests and
         the product that is tested, wherever the campaign was started from."""
-        import tempfile
-
         import holotype
 
         given = [
@@ -130,81 +107,208 @@ def _copy(source: str, target: str) -> None:
         shutil.copy2(source, target)
 
 
+def holotype(*words: object) -> Callable[[], int]:
+    """A command, as work for a child."""
+
+    def work() -> int:
+        from holotype.cli import main
+
+        given = [str(word) for word in words]
+        sys.argv = ["holotype", *given]
+        # what the further processes of a run are started with: heads as small as here
+        told = "import sys; from tests.narrow import narrow; narrow(); from holotype.cli import main; sys.exit(main())"
+        sys.orig_argv = [sys.executable, "-c", told, *given]
+        return main(given)
+
+    return work
+
+
+# -- commands -----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Command:
+    """A command, and the runs that must be there before it."""
+
+    name: str
+    line: str
+    """Its words: {run}, {out}, {images}, ... stand for places of the world."""
+    kept: tuple[str, ...] = ("run",)
+    ends: tuple[int, ...] = (0, 2)
+    """Exit codes that are an answer to a failing disk."""
+
+    def words(self, world: World) -> list[str]:
+        places = {name: getattr(world, name) for name in ("images", "listed", "backbone", "trial", "base")}
+        places |= {"run": world.trial / "run", "out": world.trial / "out"}
+        return [word.format(**places) for word in self.line.split()]
+
+
+CPU = "--device cpu --no-progress"
+SMALL = "--k 4 --train.epochs 3 --train.batch_size 16 --backbone.name {backbone}"
+TRAIN = f"train simgcd {{listed}} --out {{run}} {SMALL} {CPU}"
+DISCOVER = f"discover {{listed}} --out {{run}} --k 4 --steps 6 --backbone {{backbone}} {CPU}"
+EDITS = "--edits {base}/edits.csv"
+WRITE = "--overwrite --no-progress"
+SETS = "k=4 train.epochs=1 train.batch_size=16 backbone.name={backbone} device=cpu"
+COMMANDS = (
+    Command("report", f"report {{run}} {CPU}"),
+    Command("edits", f"report {{run}} {CPU} {EDITS}"),
+    Command("first-report", f"report {{trial}}/train {CPU}", ("train",)),
+    Command("zip", f"report {{run}} {CPU} --overwrite --zip {{out}}/mail.zip"),
+    Command(
+        "assign",
+        f"assign {{run}} {{images}} --out {{out}}/new.csv --overwrite --copy-to {{out}}/sorted {CPU}",
+    ),
+    Command("folders", f"write {{run}} --folders {{out}}/folders {WRITE}"),
+    Command("copies", f"write {{run}} --folders {{out}}/folders --copy {WRITE}"),
+    Command("labels", f"write {{run}} --labels {{out}}/labels.csv --all {WRITE}"),
+    Command("coco", f"write {{run}} --coco {{out}}/coco.json {WRITE}"),
+    Command("camtrap", f"write {{run}} --camtrap-dp {{out}}/package --copy {WRITE}"),
+    Command("embed", f"embed {{images}} --backbone {{backbone}} --out {{run}} {CPU}", (), (0, 2, 3)),
+    Command("estimate-k", f"estimate-k {{images}} --backbone {{backbone}} --out {{run}} {CPU}", ()),
+    Command("train", TRAIN, ()),
+    Command("discover", DISCOVER, ()),
+    Command("round", f"{DISCOVER} {EDITS}"),
+    Command(
+        "bench",
+        "bench --datasets {listed} --methods kmeans,simgcd --seeds 0 --out {run} --results {out} --no-progress "
+        + " ".join(f"--set {one}" for one in SETS.split()),
+        (),
+    ),
+)
+"""Of embed, 3: slices failed, and are listed."""
+BY_NAME = {command.name: command for command in COMMANDS}
+
+
+def baseline(world: World, command: Command) -> list[str]:
+    """Run it once without any trouble and remember what it leaves; a sentence for everything wrong with that."""
+    name = command.name
+    if name not in world.baselines:
+        world.fresh(*command.kept)
+        started = time.time() - 0.1
+        ended = tried(world, command)
+        # copies bear the time of what they are copies of
+        files = [
+            os.stat(os.path.join(where, file)) for where, _, all_ in os.walk(world.trial) for file in all_
+        ]
+        world.sizes[name] = sorted({f.st_size for f in files if f.st_mtime >= started and f.st_size})
+        value = ended.value or {}
+        problems = ended.troubles(0) + value.get("outside", [])
+        world.baselines[name], world.events[name] = snapshot(world.trial), value.get("seen", [])
+        world.seconds[name] = ended.seconds
+        world.broken[name] = [f"without any trouble, {name} {problem}" for problem in problems]
+    return list(world.broken[name])
+
+
+def tried(world: World, command: Command, watch: Watch | None = None, strike: Strike | None = None) -> Ended:
+    """The command in a child under watch, in the place of trials as it stands."""
+    work, seen = holotype(*command.words(world)), watch or Watch()
+    handled = {strike.signal} if strike and strike.signal != signal.SIGKILL else set()
+    for sign in handled:
+        seen.held_back = sign
+
+    def watched() -> dict[str, object]:
+        world.settle()
+        seen.install_in(str(world.trial))
+        code = work()
+        return {"code": code, "seen": seen.seen, "outside": seen.outside, "refused": seen.refused}
+
+    signal.pthread_sigmask(signal.SIG_BLOCK, handled)
+    ended = in_child(watched, strike=strike)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, handled)
+    if ended.code == 0 and isinstance(ended.value, dict):
+        ended.code = ended.value["code"]
+    return ended
+
+
+def goes_on(world: World, command: Command) -> list[str]:
+    """After trouble: the same command ends with 0 and leaves what an uninterrupted one does."""
+    again = tried(world, command)
+    problems = [f"afterwards {problem}" for problem in again.troubles(0)]
+    problems += [f"{change} is outside" for change in (again.value or {}).get("outside", [])]
+    return problems + differences(world.baselines[command.name], snapshot(world.trial))
+
+
+# -- how it is made -----------------------------------------------------------------------------------
+
+
 def make_world(base: Path, short: bool = False) -> World:
     """Make it in children, and import here what they came to import: the parent never computes, so it may fork."""
     sys.dont_write_bytecode = True
     world = World(base, short)
     draw(world.images)
-    _import(_modules())
+    import holotype as package
+
+    own = [module.name for module in pkgutil.walk_packages(package.__path__, "holotype.")]
+    _import([name for name in own if not name.endswith("__main__")] + ["timm", "pandas", "pyarrow.parquet"])
     narrow()  # children are forked, so that they have it too
-    in_child_or_raise(lambda: _make_backbone(world.backbone))
+    _in_child(lambda: _make_backbone(world.backbone))
     world.fresh()
     world.kept.mkdir(parents=True)
 
+    def make(line: str, out: str, code: int = 0) -> None:
+        words = Command("", line).words(world)
+        words[words.index("--out") + 1] = str(world.trial / out)
+        if holotype(*words)() != code:
+            raise RuntimeError(f"{words} did not end with {code}")
+
     def runs() -> list[str]:
         world.settle()
-        run(world.discover(world.trial / "run"))
+        make(DISCOVER, "run")
         if not short:
-            run(world.train(world.trial / "train"))
-            run(
-                [
-                    "embed",
-                    world.images,
-                    "--backbone",
-                    world.backbone,
-                    "--out",
-                    world.trial / "embed",
-                    *world.flags,
-                ]
-            )
-            run(world.train(world.trial / "stopped"), stops=True)
+            make(TRAIN, "train")
+            make(BY_NAME["embed"].line, "embed")
+            _stop_after_an_epoch()
+            make(TRAIN, "stopped", 130)
         return sorted(sys.modules)
 
-    def run(words: Iterable[object], stops: bool = False) -> None:
-        if stops:
-            _stop_after_an_epoch()
-        code = command(*words)()
-        if code != (130 if stops else 0):  # 130: Ctrl-C
-            raise RuntimeError(f"{words} ended with {code}")
-
-    names = in_child_or_raise(runs)
+    names = _in_child(runs)
     for name in KEPT:
         if (world.trial / name).is_dir():
             os.rename(world.trial / name, world.kept / name)
     _import(names)
+    # here, since a child that made it would write elsewhere than it may
+    (base / "edits.csv").write_text(_in_child(lambda: _edits_text(world.kept / "run")), encoding="utf-8")
     if not short:
-        _make_edited(world)
+        world.fresh("run")
+        ended = world.run(BY_NAME["round"].words(world), patience=300)
+        if ended.code != 0:
+            raise RuntimeError(f"the world could not be made: {ended.err}")
+        os.rename(world.trial / "run", world.kept / "edited")
     return world
 
 
-def _make_edited(world: World) -> None:
-    """The discovery after corrections and another round."""
-    from tools.torture.commands import BY_NAME
-
-    world.fresh("run")
-    ended = world.run(BY_NAME["round"].words(world), patience=300)
+def _in_child(work: Callable[[], Any]) -> Any:
+    ended = in_child(work, patience=300)
     if ended.code != 0:
         raise RuntimeError(f"the world could not be made: {ended.err}")
-    os.rename(world.trial / "run", world.kept / "edited")
+    return ended.value
+
+
+def _edits_text(run: Path) -> str:
+    """Corrections of every kind, made in the report of the kept discovery."""
+    from holotype.results.discovery import Discovery
+    from holotype.results.edits import Edit, edits_csv
+
+    found = Discovery.load(run)
+    novel = [category.id for category in found.categories if category.kind == "novel"]
+    paths = [str(path) for path in found.images["path"] if "blue" in path or "yellow" in path]
+    rows = [("confirm", path, "", "sea") for path in paths[:3]]
+    rows += [("move", paths[4], "", "green"), ("reject", paths[5], "", "")]
+    rows += [("rename", "", id, f"called {id}") for id in novel[:1]]
+    return edits_csv(Edit(found.run_id, f"2026-01-01T00:00:{i:02d}Z", *row) for i, row in enumerate(rows))
 
 
 def _stop_after_an_epoch() -> None:
     """Press Ctrl-C when the first line of metrics is about to be written."""
+    pressed: list[bool] = []
 
     def hear(event: str, arguments: tuple[object, ...]) -> None:
         if event == "open" and str(arguments[0]).endswith("metrics.jsonl") and not pressed:
             pressed.append(True)
             os.kill(os.getpid(), signal.SIGINT)
 
-    pressed: list[bool] = []
     sys.addaudithook(hear)
-
-
-def in_child_or_raise(work):  # type: ignore[no-untyped-def]
-    ended = in_child(work, patience=300)
-    if ended.code != 0:
-        raise RuntimeError(f"the world could not be made: {ended.err}")
-    return ended.value
 
 
 def draw(folder: Path) -> None:
@@ -226,9 +330,6 @@ def draw(folder: Path) -> None:
 
 def _make_backbone(path: Path) -> None:
     """A vision transformer with few random weights."""
-    from holotype.utils import torchvision_compat
-
-    torchvision_compat.patch_torchvision()
     import timm
     import torch
     from safetensors.torch import save_file
@@ -238,20 +339,7 @@ def _make_backbone(path: Path) -> None:
     save_file(state, path, metadata={"timm": "test_vit", "image_size": "32"})
 
 
-def _modules() -> list[str]:
-    """Everything of the product, and what it always ends up with."""
-    import pkgutil
-
-    import holotype
-
-    own = [module.name for module in pkgutil.walk_packages(holotype.__path__, "holotype.")]
-    return [name for name in own if not name.endswith("__main__")] + ["timm", "pandas", "pyarrow.parquet"]
-
-
 def _import(names: Iterable[str]) -> None:
-    import contextlib
-    import importlib
-
     from holotype.utils import torchvision_compat
 
     torchvision_compat.patch_torchvision()
@@ -261,6 +349,73 @@ def _import(names: Iterable[str]) -> None:
                 importlib.import_module(name)
 
 
-def untouched(world: World) -> Snapshot:
-    """The images as they are: nothing that is tried may change them."""
-    return snapshot(world.images)
+# -- what a folder holds, without what differs from run to run ------------------------------------------------
+
+RUN_ID = re.compile(r"\b[0-9a-f]{12}-\d+\b")
+"""What a round is called (discovery/round_runner.py); that of a training is made from its identity."""
+CLOCK = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d[\d.:+Z-]*")
+ROOM = re.compile(r"room for [\d.]+ \w?B")
+"""How much memory or disk happened to be free."""
+TIMED = re.compile(r"(^|_)seconds$|^(time|started|finished|run_id|pid|host|check)$")
+"""Keys whose values differ from run to run; check: the checksum of such values."""
+TEXT = (".html", ".csv", ".yaml", ".md", ".txt")
+
+
+def snapshot(folder: Path) -> Snapshot:
+    """Everything below a folder, empty folders too."""
+    found: Snapshot = {}
+    for where, folders, names in os.walk(folder):
+        below = os.path.relpath(where, folder)
+        if not folders and not names:
+            found[below + os.sep] = ""
+        for name in names:
+            found[os.path.normpath(os.path.join(below, name))] = digest(Path(where, name))
+    return found
+
+
+def digest(path: Path) -> str:
+    """Of the content, without times and random names."""
+    if path.is_symlink():
+        return f"-> {os.readlink(path)}"
+    content = path.read_bytes()
+    with contextlib.suppress(ValueError):  # also UnicodeDecodeError
+        content = _plain(path, content)
+    return hashlib.sha256(content).hexdigest()[:16]
+
+
+def _plain(path: Path, content: bytes) -> bytes:
+    ending = path.suffix
+    if path.name == ".holotype-folders.json":  # with the times of the files
+        return json.dumps(sorted(json.loads(content)["files"])).encode()
+    if ending == ".json":
+        return json.dumps(_timeless(json.loads(content))).encode()
+    if ending == ".jsonl":
+        return json.dumps(_timeless([json.loads(line) for line in content.decode().splitlines()])).encode()
+    if ending == ".js":
+        _, mark, rest = content.decode().partition("{")
+        return json.dumps(_timeless(json.loads((mark + rest).rstrip(";\n ")))).encode()
+    if ending == ".csv" and b"seconds" in content.split(b"\n", 1)[0]:
+        head, *rows = csv.reader(content.decode().splitlines())
+        kept = [i for i, name in enumerate(head) if not TIMED.search(name)]
+        return _words("\n".join("|".join(row[i] for i in kept) for row in (head, *rows))).encode()
+    return _words(content.decode()).encode() if ending in TEXT else content
+
+
+def _words(text: str) -> str:
+    return ROOM.sub("", CLOCK.sub("T", RUN_ID.sub("R", text)))
+
+
+def _timeless(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {_words(key): _timeless(inner) for key, inner in value.items() if not TIMED.search(key)}
+    if isinstance(value, list):
+        return [_timeless(inner) for inner in value]
+    return _words(value) if isinstance(value, str) else value
+
+
+def differences(wanted: Snapshot, found: Snapshot) -> list[str]:
+    """A sentence for every file that is missing, left over or other than it should be."""
+    told = [f"{path} is missing" for path in sorted(wanted.keys() - found.keys())]
+    told += [f"{path} was left behind" for path in sorted(found.keys() - wanted.keys())]
+    both = sorted(path for path in wanted.keys() & found.keys() if wanted[path] != found[path])
+    return told + [f"{path} differs" for path in both]

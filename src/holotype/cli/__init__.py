@@ -58,10 +58,39 @@ COMMANDS = {
     "doctor": "check the installation; paste the output into a bug report",
     "completion": "print a script that completes commands and flags in bash, zsh or fish",
 }
-"""Name and one line of help; the code is `command` in the module of the same name."""
-
+"""Name and one line of help."""
+MODULES = {"sample": "embed", "write": "export"} | dict.fromkeys(("methods", "backbones", "data"), "info")
+"""Where the code of a command lies, if not in the module of its name."""
 
 AT_ONCE = "Stopped at once; the same command continues from what was saved, if anything was."
+
+
+def options_type(name: str) -> type:
+    """Return the dataclass of the options of a command: EstimateKOptions for estimate-k."""
+    from holotype.cli import options
+
+    kind: type = getattr(options, f"{name.title().replace('-', '')}Options")
+    return kind
+
+
+def run_command(name: str, argv: Sequence[str]) -> int:
+    """Parse the words of a command and run it; of estimate-k, that is estimate_k_command.
+
+    Raises:
+        InputError: for wrong input.
+    """
+    from holotype.cli.common import Parser
+
+    given = Parser(name, options_type(name)).parse_args(argv)
+    word = name.replace("-", "_")
+    module = importlib.import_module(f"holotype.cli.{MODULES.get(name, word)}")
+    command = getattr(module, f"{word}_command")
+    with contextlib.ExitStack() as stack:
+        if getattr(given, "allow_code", False):
+            from holotype.methods.registry import allow_code
+
+            stack.enter_context(allow_code())
+        return command(given) or DONE
 
 
 def main(words: Sequence[str] | None = None) -> int:
@@ -69,25 +98,21 @@ def main(words: Sequence[str] | None = None) -> int:
     words = list(sys.argv[1:] if words is None else words)
     asked = {flag for flag in FLAGS if flag in map(_dashed, words)}
     words = [word for word in words if _dashed(word) not in asked]
-    quiet, no_color = "--quiet" in asked, "--no-color" in asked
     plain_characters()
+    quiet, no_color = "--quiet" in asked, "--no-color" in asked
     with best_effort_streams() as out, console_options(quiet=quiet, no_color=no_color):
-        if quiet and "--verbose" in asked:
-            return _print_error("--quiet and --verbose contradict each other; leave out one.", BAD_INPUT)
         code = _run(words, asked)
         out.flush()
         # a reader that is gone, such as `head`, has seen enough
         if code == DONE and out.problem and not isinstance(out.problem, BrokenPipeError):
             reason = out.problem.strerror or out.problem
-            sentence = f"Not all that there was to say could be written to stdout ({reason})"
-            return _print_error(
-                f"{sentence}; free some space there, and run the same command again.", BAD_INPUT
-            )
+            sentence = f"Not all could be written to stdout ({reason}); free some space, and run it again."
+            return _print_error(sentence, BAD_INPUT)
         return code
 
 
 def _run(words: list[str], asked: set[str]) -> int:
-    """The command with what can end it turned into an exit code."""
+    """Turn what can end a command into an exit code."""
     try:
         with interrupting():
             return _dispatch(words, asked)
@@ -98,22 +123,16 @@ def _run(words: list[str], asked: set[str]) -> int:
         return _print_error(sentence, STOPPED + signal_of(stopped))
     except KeyboardInterrupt as stop:
         return _print_error(AT_ONCE, STOPPED + signal_of(stop))
-    except OSError as error:
-        if error.filename is None:  # not about a file that somebody named
-            return _stopped_or_raise()
-        sentence = f"{error.filename} cannot be used: {error.strerror}."
-        return _print_error(sentence, BAD_INPUT, error if "--verbose" in asked else None)
-    except SystemExit as leaving:  # --help and --print_config leave this way
+    except SystemExit as leaving:  # --help leaves this way
         return leaving.code if isinstance(leaving.code, int) else DONE
-    except Exception:
-        return _stopped_or_raise()
-
-
-def _stopped_or_raise() -> int:
-    """Within `except`: a signal may have come while a library was at work, which then has failed in its own words."""
-    if stop := last_signal():
-        return _print_error(AT_ONCE, STOPPED + signal_of(stop))
-    raise
+    except Exception as error:
+        if isinstance(error, OSError) and error.filename is not None:  # about a file that somebody named
+            sentence = f"{error.filename} cannot be used: {error.strerror}."
+            return _print_error(sentence, BAD_INPUT, error if "--verbose" in asked else None)
+        # a signal may have come while a library was at work, which then has failed in its own words
+        if signalled := last_signal():
+            return _print_error(AT_ONCE, STOPPED + signal_of(signalled))
+        raise
 
 
 def _dashed(word: str) -> str:
@@ -121,6 +140,8 @@ def _dashed(word: str) -> str:
 
 
 def _dispatch(words: list[str], asked: set[str]) -> int:
+    if {"--quiet", "--verbose"} <= asked:
+        raise InputError("--quiet and --verbose contradict each other; leave out one.")
     name = words[0] if words else "--help"
     if name in ("--help", "-h"):
         print(help_text())
@@ -131,53 +152,39 @@ def _dispatch(words: list[str], asked: set[str]) -> int:
     if name not in COMMANDS:
         hint = did_you_mean(name, COMMANDS, "holotype --help lists those there are.")
         raise InputError(f"There is no command {name!r}; {hint}")
-    from holotype.cli.common import code_allowed, logged_to_stderr
+    from holotype.cli.common import logged_to_stderr
 
     try:
         os.getcwd()
     except FileNotFoundError as error:
         raise InputError("The folder that you are in was deleted; change to one that is there.") from error
-    module = importlib.import_module(f"holotype.cli.{name.replace('-', '_')}")
     levels = {"--quiet": logging.WARNING, "--verbose": logging.DEBUG}
-    level = next((levels[flag] for flag in levels if flag in asked), logging.INFO)
-    with contextlib.ExitStack() as stack:
-        stack.enter_context(logged_to_stderr(level))
-        if code_allowed(words):
-            from holotype.methods.registry import allow_code  # brings torch
-
-            stack.enter_context(allow_code())
-        code: int = module.command(words[1:])
-    return code
+    with logged_to_stderr(next((levels[flag] for flag in levels if flag in asked), logging.INFO)):
+        return run_command(name, words[1:])
 
 
 def help_text() -> str:
+    """Return what `holotype --help` prints."""
     width = max(map(len, COMMANDS))
-    return "\n".join(
-        [
-            "Holotype finds the categories you know and the ones you don't.",
-            "",
-            *(f"  holotype {name:<{width}} {line}" for name, line in COMMANDS.items()),
-            "",
-            "  holotype COMMAND --help   what a command takes",
-            "  holotype --version        the version",
-            "",
-            "With every command:",
-            *(f"  {flag:<10} {line}" for flag, line in FLAGS.items()),
-            "",
-            "Exit codes:",
-            *(f"  {code:<6} {line}" for code, line in EXIT_CODES.items()),
-        ]
-    )
+    lines = ["Holotype finds the categories you know and the ones you don't.", ""]
+    lines += [f"  holotype {name:<{width}} {line}" for name, line in COMMANDS.items()]
+    lines += [
+        "",
+        "  holotype COMMAND --help   what a command takes",
+        "  holotype --version        the version",
+    ]
+    lines += ["", "With every command:", *(f"  {flag:<10} {line}" for flag, line in FLAGS.items())]
+    lines += ["", "Exit codes:", *(f"  {code:<6} {line}" for code, line in EXIT_CODES.items())]
+    return "\n".join(lines)
 
 
 def _print_error(sentence: str, code: int, cause: BaseException | None = None) -> int:
-    """One line on stderr; before it, where the error comes from, if `cause` is given."""
-    from holotype.cli.common import echo, is_rank0_output
+    """Print one line on stderr; before it, where the error comes from, if `cause` is given."""
+    from holotype.cli.common import echo
 
-    if is_rank0_output():
-        if cause is not None:
-            import traceback
+    if cause is not None:
+        import traceback
 
-            echo("".join(traceback.format_exception(cause)), end="", error=True)
-        echo(" ".join(sentence.split()), error=True)
+        echo("".join(traceback.format_exception(cause)), end="", error=True)
+    echo(" ".join(sentence.split()), error=True)
     return code

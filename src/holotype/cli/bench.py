@@ -3,222 +3,126 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
 
-from holotype.cli.common import CodeOptions, Dir, File, Parser, ProgressOptions, echo, is_rank0_output
-from holotype.config.types import Count
+from holotype.cli.common import echo, is_rank0_output
+from holotype.cli.options import BenchOptions
+from holotype.data.load import collection_name
 from holotype.errors import InputError
-
-if TYPE_CHECKING:
-    from holotype.runs.experiment import Experiment
-    from holotype.runs.study import Study
-    from holotype.runs.sweep import SettingChange, SweepRequest
+from holotype.runs import sweep
+from holotype.runs.experiment import Experiment
+from holotype.runs.parallel import RunsFailed, plan_runs, run_scheduled
+from holotype.runs.record import Records
+from holotype.runs.resources import ResourceCache
+from holotype.runs.study import Study, read_study
+from holotype.runs.tables import make_row
 
 
 @dataclass
-class BenchOptions(CodeOptions, ProgressOptions):
-    """Run methods on data sets with several seeds, or the rows of a study file, one result file each, and collect them
-    in a table. Runs that already have a result are not run again."""
+class PlannedStudy:
+    """A study, what the flags ask of it, and where its results go."""
 
-    methods: Annotated[str, "M,M@PRESET"] | None = None
-    """Methods, separated by commas, each with its preset or not."""
-    datasets: Annotated[str, "D,D"] | None = None
-    """Data sets, separated by commas."""
-    study: tuple[File, ...] = ()
-    """YAML file that names rows (a method with settings each), data sets and seeds, instead of --methods and
-    --datasets; docs/protocol.md shows one. Of several files, a run that two of them name is made once."""
-    rows: Annotated[str, "R,R"] | None = None
-    """Rows of the study, separated by commas (default: all)."""
-    seeds: Annotated[str, "S,S"] | None = None
-    """Seeds, separated by commas (default: those of the study, or 0)."""
-    root: Annotated[str, "DIR"] | None = None
-    """Folder in which the data sets lie."""
-    set: list[Annotated[str, "WHERE:SETTING=VALUE"]] = field(default_factory=list)
-    """A setting of holotype train, on top of the study's, for all runs or for those of a METHOD, a METHOD@PRESET or a
-    row of the study; repeatable, and the last one counts."""
-    cache_views: Annotated[str, "M+S"] | None = None
-    """Train on a token cache of M weak and S strong views of each image, as in 16+8; such runs are never averaged with
-    exact ones (default: that of the study, or off, exact mode)."""
-    parallel: Annotated[Count, "R"] = 1
-    """Train R runs at once, where they share data set, backbone, device, precision and store."""
-    results: Dir | None = None
-    """Where records and table go (default: results, or results beside the study file)."""
-    out: Dir | None = None
-    """Where run folders go (default: runs, or runs/NAME for the study NAME.yaml; of several studies DIR/NAME each)."""
-    reuse: Dir | None = None
-    """Take records of the same settings, revision and seed from this folder of results as well, instead of running them
-    again; a record that contradicts one that is there is refused."""
-    table_only: bool = False
-    """Build the table from the existing results."""
+    study: Study
+    request: sweep.SweepRequest
+    results: Path
+    out: Path
+    labelled: bool
+    """Whether it is a file, whose rows have names of their own."""
 
-    def __post_init__(self) -> None:
-        """Raise InputError for flags that do not go together, or lack another."""
-        for name, value in (("methods", self.methods), ("datasets", self.datasets)):
-            if self.study and value:
-                raise InputError(
-                    f"--{name} cannot be given with --study, whose file names them; leave out one."
-                )
-            if not (self.study or self.table_only or value):
-                raise InputError(
-                    f"holotype bench needs --{name}, separated by commas (or --study FILE, or --table-only)."
-                )
-        if self.rows is not None and len(self.study) != 1:
-            raise InputError("--rows picks rows of one study; name its file alone with --study.")
-        if self.reuse and not self.reuse.is_dir():
-            raise InputError(f"--reuse {self.reuse} is not a folder; name the one in which results lie.")
+    @property
+    def table(self) -> str:
+        """Name of its tables."""
+        return self.study.name if self.labelled else "table"
+
+    def experiments(self) -> list[Experiment]:
+        """Return all that is to be run."""
+        return sweep.experiments(self.study, self.request, label=self.labelled)
 
 
-def make_parser() -> Parser:
-    return Parser("bench", BenchOptions)
-
-
-def command(argv: Sequence[str]) -> int:
-    options: BenchOptions = make_parser().parse_args(argv)
-    studies = read_studies(options)
-    from holotype.runs.record import Records
-    from holotype.runs.sweep import all_records, plan_sweep, write_tables
-
-    if not studies:
+def bench_command(options: BenchOptions) -> None:
+    planned = plan_studies(options)
+    if not planned:
         results = options.results or Path("results")
-        echo(write_tables(results, "table", all_records(Records(results))), end="")
-        return 0
-    if options.table_only:
-        for study in studies:
-            echo(recorded_text(study, options), end="")
-        return 0
-    made, failure = run_bench(options, studies)
-    for study, planned, found in made:
-        sweep = plan_sweep(planned, found)
-        if is_rank0_output() and sweep.rows:
-            folder, name = result_places(study, options)[0], study.name if options.study else "table"
-            echo(write_tables(folder, name, sweep), end="", flush=True)
-    if failure:
-        raise failure
-    return 0
+        echo(sweep.write_tables(results, "table", sweep.all_records(Records(results))), end="")
+    elif options.table_only:
+        for plan in planned:
+            echo(recorded_text(plan), end="")
+    else:
+        run_studies(planned, options)
 
 
-def read_studies(options: BenchOptions) -> list[Study]:
-    """Those that are named, or the one that flags describe; none where only a table of everything is asked for."""
-    from holotype.runs.study import read_study
-
-    studies = {study.name: study for study in (read_study(file) for file in options.study)}
-    if len(studies) < len(options.study):
+def plan_studies(options: BenchOptions) -> list[PlannedStudy]:
+    """Return the studies that are named, or the one that flags describe; none for a table of all records."""
+    studies, label = [read_study(file) for file in options.study], bool(options.study)
+    if len({study.name for study in studies}) < len(studies):
         raise InputError("Two studies of --study have the same name, and so have their tables; rename one.")
+    seeds = None if options.seeds is None else _seeds(options.seeds)
     if options.methods:
-        from holotype.runs.sweep import flags_study
-
-        return [
-            flags_study(_list(options.methods), _list(options.datasets or ""), _seeds(options.seeds or "0"))
-        ]
-    return list(studies.values())
-
-
-def result_places(study: Study, options: BenchOptions) -> tuple[Path, Path]:
-    """The folders of records and of runs."""
-    from holotype.runs.sweep import default_out, default_results
-
-    label = bool(options.study)
-    out = options.out / study.name if options.out and len(options.study) > 1 else options.out
-    return options.results or Path(default_results(study, label)), out or Path(default_out(study, label))
-
-
-def sweep_request(options: BenchOptions, study: Study) -> SweepRequest:
-    """Which part of a study is run, and how."""
-    from holotype.runs.sweep import SweepRequest
-
-    return SweepRequest(
-        rows=_list(options.rows) if options.rows is not None else None,
-        seeds=_seeds(options.seeds) if options.seeds is not None else None,
-        changes=[read_change(entry, list(study.rows) if options.study else []) for entry in options.set],
-        cache_views=options.cache_views,
-        root=options.root,
-        progress=not options.no_progress,
-    )
-
-
-def experiments_of(study: Study, options: BenchOptions) -> list[Experiment]:
-    """All that is to be run of a study."""
-    from holotype.runs.sweep import experiments
-
-    return experiments(study, sweep_request(options, study), label=bool(options.study))
-
-
-def warn_of_exact_mode(exact: Sequence[Experiment], options: BenchOptions) -> None:
-    """Name methods that cannot use the token cache that was asked for by number; or, where nobody has said `off`, say
-    that what could use one trains faster on a CPU."""
-    from holotype.runs.build import views_of
-    from holotype.utils.device import pick_device
-
-    if options.cache_views is None:
-        if any(pick_device(e.device) == "cpu" and views_of(e) is not None for e in exact):
-            _log_run(
-                "Exact mode is slow on a CPU; --cache-views 4+2 trains many times faster, as an approximation."
-            )
-    elif options.cache_views not in ("auto", "off") and exact:
-        names = ", ".join(dict.fromkeys(e.method_name for e in exact))
-        _log_run(f"{names} cannot use cached views, since all stages take images: exact mode.")
-
-
-def run_bench(options: BenchOptions, studies: Sequence[Study]):  # type: ignore[no-untyped-def]
-    """Plan all studies, make the runs, and return each study with its plan and its records; and which runs failed."""
-    from holotype.runs.parallel import RunsFailed, plan_runs, run_scheduled
-    from holotype.runs.record import Records
-    from holotype.runs.resources import ResourceCache
-    from holotype.runs.sweep import selected_rows
-
-    made = {study.name: experiments_of(study, options) for study in studies}
+        studies = [sweep.flags_study(_list(options.methods), _list(options.datasets or ""), seeds or (0,))]
+    planned = []
     for study in studies:
-        if study.question:
-            _log_run(f"{study.name}: {study.question}")
-            for row in selected_rows(study, sweep_request(options, study)):
-                _log_run(f"  {row.name}{': ' if row.asks else ''}{row.asks}")
-    shelf, plans = ResourceCache(), {}
+        rows = None if options.rows is None else _list(options.rows)
+        changes = [read_change(entry, list(study.rows) if label else []) for entry in options.set]
+        views, root = options.cache_views, options.root
+        request = sweep.SweepRequest(rows, seeds, changes, views, root, options.progress)
+        out = options.out / study.name if options.out and len(studies) > 1 else options.out
+        results = options.results or sweep.default_results(study, label)
+        planned.append(PlannedStudy(study, request, results, out or sweep.default_out(study, label), label))
+    return planned
+
+
+def run_studies(planned: Sequence[PlannedStudy], options: BenchOptions) -> None:
+    """Make the runs of all studies and print their tables; raise RunsFailed where runs failed."""
+    say = partial(echo, error=True)  # stdout holds the table alone
+    made = [plan.experiments() for plan in planned]
+    for plan in planned:
+        if plan.study.question:
+            say(f"{plan.study.name}: {plan.study.question}")
+            for row in sweep.selected_rows(plan.study, plan.request):
+                say(f"  {row.name}{': ' if row.asks else ''}{row.asks}")
+    shelf, scheduled = ResourceCache(), []
     stores: dict[Path, Records] = {}
     elsewhere = Records(options.reuse) if options.reuse else None
-    for study in studies:
-        folder, out = result_places(study, options)
-        records = stores.setdefault(folder.resolve(), Records(folder))
-        plans[study.name] = plan_runs(made[study.name], records, out, shelf, elsewhere)
-    warn_of_exact_mode([e for runs in made.values() for e in runs if e.cache_views == "off"], options)
-    every = [run for planned in plans.values() for run in planned]
-    failure = None
+    for plan, experiments in zip(planned, made, strict=True):
+        records = stores.setdefault(plan.results.resolve(), Records(plan.results))
+        scheduled.append(plan_runs(experiments, records, plan.out, shelf, elsewhere))
+    exact = {e.method_name: None for experiments in made for e in experiments if e.cache_views == "off"}
+    if exact and options.cache_views not in (None, "auto", "off"):
+        say(f"{', '.join(exact)} cannot use cached views, since all stages take images: exact mode.")
+    every, failure = [run for runs in scheduled for run in runs], None
     try:
-        found = run_scheduled(every, _log_run, shelf, parallel=options.parallel)
+        found = run_scheduled(every, say, shelf, parallel=options.parallel)
     except RunsFailed as error:
         found, failure = error.found, error
-    return [(study, plans[study.name], found) for study in studies], failure
+    for plan, runs in zip(planned, scheduled, strict=True):
+        table = sweep.plan_sweep(runs, found)
+        if is_rank0_output() and table.rows:
+            echo(sweep.write_tables(plan.results, plan.table, table), end="")
+    if failure:
+        raise failure
 
 
-def recorded_text(study: Study, options: BenchOptions) -> str:
-    """The table of a study from the records that are there."""
-    from holotype.data.load import collection_name
-    from holotype.runs.record import Records
-    from holotype.runs.sweep import Sweep, changes_by_row, select_records, selected_rows, write_tables
-    from holotype.runs.tables import make_row
-
-    folder, ask = result_places(study, options)[0], sweep_request(options, study)
-    every, rows, records = list(Records(folder).by_key.values()), [], []
-    chosen = selected_rows(study, ask)
-    changes = changes_by_row(ask.changes, chosen, study if options.study else None)
+def recorded_text(plan: PlannedStudy) -> str:
+    """Return the table of a study from the records that are there."""
+    study, every = plan.study, list(Records(plan.results).by_key.values())
+    rows, records, chosen = [], [], sweep.selected_rows(study, plan.request)
+    changes = sweep.changes_by_row(plan.request.changes, chosen, study if plan.labelled else None)
     for dataset in dict.fromkeys(dataset for row in chosen for dataset in row.datasets):
         for row in (row for row in chosen if dataset in row.datasets):
             name = collection_name(dataset)
-            if found := select_records(study, row, name, every, ask, changes[row.name]):
-                rows.append(make_row(found, row.name if options.study else row.preset))
+            if found := sweep.select_records(study, row, name, every, plan.request, changes[row.name]):
+                rows.append(make_row(found, row.name if plan.labelled else row.preset))
                 records += found
     if not rows:
-        raise InputError(
-            f"There is no record of {study.name} in {folder}; run it, or name its folder with --results."
-        )
-    return write_tables(folder, study.name if options.study else "table", Sweep(rows, records))
+        missing = f"There is no record of {study.name} in {plan.results}"
+        raise InputError(f"{missing}; run it, or name its folder with --results.")
+    return sweep.write_tables(plan.results, plan.table, sweep.Sweep(rows, records))
 
 
-def read_change(entry: str, names: Sequence[str]) -> SettingChange:
-    """An entry of --set. names: of rows, which may hold an = themselves."""
-    from holotype.runs.sweep import SettingChange
-
+def read_change(entry: str, names: Sequence[str]) -> sweep.SettingChange:
+    """Parse an entry of --set. names: of rows, which may hold an = themselves."""
     head, colon, rest = entry.partition(":")
     where, setting = (head, rest) if colon and head in names else ("", entry)
     name, equals, value = setting.partition("=")
@@ -226,7 +130,7 @@ def read_change(entry: str, names: Sequence[str]) -> SettingChange:
         where, _, name = name.rpartition(":")
     if not equals or not name:
         raise InputError(f"--set {entry} is not of the form SETTING=VALUE or WHERE:SETTING=VALUE.")
-    return SettingChange(name.replace("-", "_"), value, where)
+    return sweep.SettingChange(name.replace("-", "_"), value, where)
 
 
 def _list(text: str) -> list[str]:
@@ -241,9 +145,3 @@ def _seeds(text: str) -> tuple[int, ...]:
     if not seeds:
         raise InputError(f"--seeds must be whole numbers separated by commas, not {text!r}.")
     return seeds
-
-
-def _log_run(text: str) -> None:
-    """On stderr, so that stdout holds the table alone."""
-    if is_rank0_output():
-        echo(text, error=True)

@@ -1,7 +1,8 @@
-"""What all commands share: output, options as dataclasses, the argument parser, common options.
+"""What all commands share: output, and the argument parser of a dataclass of options.
 
 The options of a command are a dataclass. A field without a default is a positional argument, every other one a flag;
-its type says what the value may be (config/types.py), and the docstring under it is its help.
+its type says what the value may be (config/types.py), and the docstring under it is its help. A field `settings`
+takes every flag that the dataclass does not name.
 """
 
 from __future__ import annotations
@@ -17,13 +18,11 @@ import operator
 import os
 import re
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple, NoReturn, get_args, get_origin, get_type_hints
 
 from holotype.config.parse import CastError, cast, describe_type, field_docs
-from holotype.config.types import DeviceName, UnitInterval
 from holotype.errors import InputError
 from holotype.utils.text import did_you_mean
 
@@ -31,7 +30,7 @@ from holotype.utils.text import did_you_mean
 
 
 def is_rank0_output() -> bool:
-    """Of the processes that share a run, which all read and find the same, the first one speaks."""
+    """Return whether this process speaks: the first of those that share a run."""
     return os.environ.get("RANK", "0") == "0"
 
 
@@ -42,13 +41,14 @@ CONTROL_CHARACTERS = re.compile(
 
 
 def escape_control(text: str) -> str:
-    """A text with such signs written out: names of files and classes may hold anything."""
+    """Return a text with such signs written out: names of files and classes may hold anything."""
     return CONTROL_CHARACTERS.sub(lambda sign: repr(sign[0])[1:-1], text)
 
 
-def echo(text: object, *, end: str = "\n", error: bool = False, flush: bool = False) -> None:
-    """Print what a command has to say; error: on stderr."""
-    print(escape_control(str(text)), end=end, file=sys.stderr if error else sys.stdout, flush=flush)
+def echo(text: object, *, end: str = "\n", error: bool = False) -> None:
+    """Print a text, from the first process alone; error: on stderr."""
+    if is_rank0_output():
+        print(escape_control(str(text)), end=end, file=sys.stderr if error else sys.stdout, flush=True)
 
 
 def echo_json(value: object) -> None:
@@ -72,13 +72,12 @@ class _OnStderr(logging.Handler):
     """Prints the bare message; looks stderr up each time, because a progress bar may have replaced it."""
 
     def emit(self, record: logging.LogRecord) -> None:
-        if is_rank0_output():
-            echo(self.format(record), error=True)
+        echo(self.format(record), error=True)
 
 
 @contextlib.contextmanager
 def logged_to_stderr(level: int = logging.INFO) -> Iterator[None]:
-    """Show what the library has to say, from `level` on, for as long as a command runs; DEBUG adds time and place."""
+    """Show the library's messages, from `level` on, for as long as a command runs; DEBUG adds time and place."""
     logger, handler = logging.getLogger("holotype"), _OnStderr(level)
     if level == logging.DEBUG:
         handler.setFormatter(logging.Formatter("%(asctime)s %(name)s %(funcName)s: %(message)s", "%H:%M:%S"))
@@ -94,11 +93,6 @@ def logged_to_stderr(level: int = logging.INFO) -> Iterator[None]:
 
 # -- options ------------------------------------------------------------------------------------------
 
-Dir = Annotated[Path, "DIR"]
-File = Annotated[Path, "FILE"]
-RunDir = Annotated[Path, "RUN"]
-"""A string in `Annotated` names the value in the help; in brackets, "[NAME]", it makes an optional positional."""
-
 
 class Option(NamedTuple):
     """An argument of a command."""
@@ -113,7 +107,8 @@ class Option(NamedTuple):
 
     @property
     def flag(self) -> str:
-        return f"--{self.name.replace('_', '-')}"
+        """The name as it is typed; of a positional argument, the one that its help shows."""
+        return self.metavar if self.positional else f"--{self.name.replace('_', '-')}"
 
     @property
     def text(self) -> str:
@@ -125,19 +120,28 @@ class Option(NamedTuple):
             parts.append(f"default {self.default}")
         return f"{self.help} [{'; '.join(parts)}]" if parts else self.help
 
+    def read(self, text: str) -> Any:
+        """Return the value of one word; raise InputError."""
+        hint, several = self.hint, get_origin(self.hint) in (list, tuple)
+        try:
+            return cast(text, get_args(hint)[0] if several else hint)
+        except CastError as error:
+            raise InputError(f"{self.flag} must be {error}, not {text!r}.") from error
+
 
 def options_of(kind: type) -> list[Option]:
     """Return the options of a dataclass, its own before those of its bases; a field that is a dataclass is a group."""
     hints, docs = get_type_hints(kind, include_extras=True), field_docs(kind)
-    fields = {field.name: field for field in dataclasses.fields(kind)}
+    fields = {field.name: field for field in dataclasses.fields(kind) if field.name != "settings"}
     options: list[Option] = []
     for name in dict.fromkeys(name for base in kind.__mro__ for name in inspect.get_annotations(base)):
-        hint, field = _without_none(hints[name]), fields[name]
+        if (field := fields.get(name)) is None:
+            continue
+        hint, factory = _without_none(hints[name]), field.default_factory
         if isinstance(hint, type) and dataclasses.is_dataclass(hint):
             options += options_of(hint)
             continue
         metavar = next(_metavars(hint), name.upper())
-        factory = field.default_factory
         default = field.default if factory is dataclasses.MISSING else factory()
         positional = default is dataclasses.MISSING or metavar.startswith("[")
         text = docs.get(name) or field.metadata.get("help", "")
@@ -166,12 +170,14 @@ COMMON_FLAGS = "--quiet, --verbose and --no-color go with every command: holotyp
 class Parser(argparse.ArgumentParser):
     """argparse for a dataclass of options, without abbreviations, whose complaints are one sentence."""
 
-    def __init__(self, name: str, options: type, **settings: Any) -> None:
-        self.options = options
-        doc = " ".join((options.__doc__ or "").split()).replace("%", "%%")
-        settings = {"description": doc, "epilog": COMMON_FLAGS} | settings
-        super().__init__(prog=f"holotype {name}", allow_abbrev=False, **settings)
-        for option in options_of(options):
+    def __init__(self, name: str, kind: type) -> None:
+        self.kind, self.given = kind, options_of(kind)
+        doc = " ".join((kind.__doc__ or "").split()).replace("%", "%%")
+        own_help = any(option.name == "help" for option in self.given)
+        super().__init__(
+            f"holotype {name}", None, doc, COMMON_FLAGS, allow_abbrev=False, add_help=not own_help
+        )
+        for option in self.given:
             self._add(option)
 
     def _add(self, option: Option) -> None:
@@ -180,44 +186,48 @@ class Parser(argparse.ArgumentParser):
             self.add_argument(option.flag, action="store_true", **settings)
             return
         several = origin is list or (origin is tuple and ... in get_args(option.hint))
-        hint = get_args(option.hint)[0] if several else option.hint
         settings["metavar"] = option.metavar
         if several or origin is not tuple:  # text such as 0.5,0.5,0.5 is for the dataclass to parse
-            settings["type"] = _reader(option, hint)
-        if option.positional:
-            if option.default is not dataclasses.MISSING:
-                settings |= {"nargs": "*" if origin is list else "?", "default": option.default}
-            self.add_argument(option.name, **settings)
-            return
-        if origin is list:
+            settings["type"] = option.read
+        if option.default is not dataclasses.MISSING:
+            settings["default"] = option.default
+        if option.positional and option.default is not dataclasses.MISSING:
+            settings["nargs"] = "*" if several else "?"
+        elif origin is list:
             settings["action"] = "append"
         elif several:
             settings["nargs"] = "+"
-        self.add_argument(option.flag, default=option.default, **settings)
+        self.add_argument(option.name if option.positional else option.flag, **settings)
 
     def parse_args(self, args: Sequence[str] | None = None, namespace: Any = None) -> Any:  # type: ignore[override]
         """Return the options as an instance of their dataclass."""
-        words = [dashed_flag(word) for word in (sys.argv[1:] if args is None else args)]
-        values, rest = self.parse_known_intermixed_args(words, namespace)
+        words, settings = list(sys.argv[1:] if args is None else args), dict[str, str]()
+        if any(field.name == "settings" for field in dataclasses.fields(self.kind)):
+            words, settings = self._split_settings(words)
+        values, rest = self.parse_known_intermixed_args([dashed_flag(word) for word in words], namespace)
         if rest:
             flags = [flag for action in self._actions for flag in action.option_strings]
             hint = did_you_mean(rest[0].partition("=")[0], flags, f"{self.prog} --help lists what there is.")
             raise InputError(f"{self.prog} does not know {rest[0]!r}; {hint}")
-        return _build(self.options, vars(values))
+        return _build(self.kind, vars(values) | {"settings": settings})
+
+    def _split_settings(self, argv: Sequence[str]) -> tuple[list[str], dict[str, str]]:
+        """Take the flags that are no options off, as settings: dotted name -> text."""
+        words: list[str] = []
+        settings: dict[str, str] = {}
+        own, rest = {option.flag for option in self.given}, iter(argv)
+        for word in rest:
+            flag, equals, value = word.partition("=")
+            if not word.startswith("--") or dashed_flag(flag) in own:
+                words.append(word)
+                continue
+            if not equals and (value := next(rest, "--")).startswith("--"):
+                raise InputError(f"The flag {word} needs a value; write {word} VALUE.")
+            settings[flag[2:].replace("-", "_")] = value
+        return words, settings
 
     def error(self, message: str) -> NoReturn:
         raise InputError(f"{self.prog}: {message}; {self.prog} --help says more.")
-
-
-def _reader(option: Option, hint: Any) -> Callable[[str], Any]:
-    def read(text: str) -> Any:
-        try:
-            return cast(text, hint)
-        except CastError as error:
-            name = option.metavar if option.positional else option.flag
-            raise InputError(f"{name} must be {error}, not {text!r}.") from error
-
-    return read
 
 
 def _build(kind: type, values: Mapping[str, Any]) -> Any:
@@ -234,61 +244,9 @@ def _build(kind: type, values: Mapping[str, Any]) -> Any:
 
 
 def dashed_flag(word: str) -> str:
-    """A flag in the spelling of the parser: --no_progress is --no-progress, --backbone.arch is --arch."""
+    """Return a flag in the spelling of the parser: --no_progress is --no-progress, --backbone.arch is --arch."""
     flag, equals, value = word.partition("=")
     flag = flag.replace("_", "-").replace("--backbone.name", "--backbone").replace("--backbone.", "--")
+    if word == "-h":
+        return "--help"
     return flag + equals + value if word.startswith("--") else word
-
-
-# -- options that several commands have ---------------------------------------------------------------
-
-ALLOW_CODE = "--allow-code"
-
-
-def code_allowed(words: Sequence[str]) -> bool:
-    """Do the words of a command say so? Whether the command has that flag, its parser knows."""
-    return any(dashed_flag(word) == ALLOW_CODE for word in words)
-
-
-@dataclass(kw_only=True)
-class CodeOptions:
-    allow_code: bool = False
-    """Import the method that a file names as package.module:Class; it can do whatever you can."""
-
-
-@dataclass(kw_only=True)
-class ProgressOptions:
-    no_progress: bool = False
-    """Show no progress bars."""
-
-
-@dataclass(kw_only=True)
-class RunningOptions(ProgressOptions):
-    device: DeviceName = "auto"
-    """Where to compute."""
-
-
-@dataclass(kw_only=True)
-class LabelsOptions:
-    labels: File | None = None
-    """CSV or Parquet file with the columns path and label (default: sub-folders)."""
-
-
-@dataclass(kw_only=True)
-class BoxOptions:
-    boxes: File | None = None
-    """JSON of MegaDetector, or COCO annotations: the images are the boxes of animals in it."""
-    box_confidence: Annotated[UnitInterval, "SHARE"] | None = None
-    """With --boxes: least confidence of the detector (default: 0.2)."""
-    skip_missing: bool = False
-    """Leave out rows of a file whose images are missing, and impossible boxes."""
-
-    @property
-    def box_options(self) -> dict[str, Any]:
-        """These options as load_table takes them."""
-        if self.box_confidence is not None and self.boxes is None:
-            raise InputError("--box-confidence says nothing without --boxes; name a file of boxes.")
-        chosen: dict[str, Any] = (
-            {} if self.box_confidence is None else {"box_confidence": self.box_confidence}
-        )
-        return {"boxes": self.boxes, "skip_missing": self.skip_missing} | chosen

@@ -2,55 +2,33 @@
 
 from __future__ import annotations
 
-import importlib
-import shlex
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Annotated, Any, Literal, get_args, get_origin
+from typing import Annotated, Any, Literal, NamedTuple, get_args, get_origin
 
-from holotype.cli.common import Parser, echo, options_of
-
-TOP_FLAGS = ("--help", "--version")
-"""Flags that stand without a command."""
-INSTALL_TEXT = {
-    "bash": "holotype completion bash > ~/.local/share/bash-completion/completions/holotype",
-    "zsh": "holotype completion zsh > DIR/_holotype, with DIR a folder of $fpath",
-    "fish": "holotype completion fish > ~/.config/fish/completions/holotype.fish",
-}
+from holotype.cli import COMMANDS, FLAGS, options_type
+from holotype.cli.common import echo, options_of
+from holotype.cli.options import CompletionOptions
+from holotype.data.datasets.registry import BENCHMARKS
+from holotype.discovery.backbone_choice import PUBLIC_BACKBONE
+from holotype.methods import METHODS
+from holotype.runs.resolve import default_experiment, describe_settings, setting_values
 
 
-@dataclass
-class CompletionOptions:
-    """Print a script that completes commands, flags, methods, data sets and presets. It is made once."""
-
-    shell: Literal["bash", "zsh", "fish"]
-    """The shell."""
-
-
-def make_parser() -> Parser:
-    lines = "; ".join(f"for {shell}, {words}" for shell, words in INSTALL_TEXT.items())
-    parser = Parser("completion", CompletionOptions)
-    parser.description = f"{parser.description} {lines[0].upper()}{lines[1:]}."
-    return parser
-
-
-def command(argv: Sequence[str]) -> int:
-    options: CompletionOptions = make_parser().parse_args(argv)
-    echo(SCRIPTS[options.shell](read_entries()))
-    return 0
+def completion_command(options: CompletionOptions) -> None:
+    write = fish if options.shell == "fish" else bash
+    zsh = "autoload -Uz compinit bashcompinit && compinit && bashcompinit\n" if options.shell == "zsh" else ""
+    echo(zsh + write(read_entries()))
 
 
 # -- what the commands take ---------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class CompletionFlag:
+class CompletionFlag(NamedTuple):
     """A flag as a shell offers it."""
 
-    name: str
-    """With its dashes."""
     help: str
-    valued: bool
+    valued: bool = False
     """Whether a value follows."""
     choices: tuple[str, ...] = ()
     """Values to offer; where there are none, files."""
@@ -60,48 +38,39 @@ class CompletionFlag:
 class CompletionEntry:
     """A command as a shell offers it."""
 
-    name: str
     help: str
-    flags: list[CompletionFlag] = field(default_factory=list)
+    flags: dict[str, CompletionFlag] = field(default_factory=dict)
+    """By their names, with dashes."""
     places: list[tuple[str, ...]] = field(default_factory=list)
     """Words to offer for each word that belongs to no flag; where there are none, files."""
 
 
-CompletionEntries = Sequence[CompletionEntry]
+CompletionEntries = Mapping[str, CompletionEntry]
 
 
-def read_entries() -> list[CompletionEntry]:
-    """Return every command, in the order of the help."""
-    from holotype.cli import COMMANDS, FLAGS
-
-    entries = []
-    for name, words in COMMANDS.items():
-        module = importlib.import_module(f"holotype.cli.{name.replace('-', '_')}")
-        entry = CompletionEntry(name, words, [CompletionFlag("--help", "show the help", False)])
+def read_entries() -> dict[str, CompletionEntry]:
+    """Return every command by its name, in the order of the help."""
+    entries = {}
+    for name, line in COMMANDS.items():
+        entry = entries[name] = CompletionEntry(line, {"--help": CompletionFlag("show the help")})
         known = known_values(name)
-        for option in options_of(module.make_parser().options):
+        for option in options_of(options_type(name)):
             choices = tuple(literal_values(option.hint)) or known.get(option.name, ())
             if option.positional:
                 entry.places.append(choices)
+            elif option.hint is bool:
+                entry.flags[option.flag] = CompletionFlag(option.help)
             else:
-                valued = option.hint is not bool
-                entry.flags.append(
-                    CompletionFlag(option.flag, option.help, valued, choices if valued else ())
-                )
+                entry.flags[option.flag] = CompletionFlag(option.help, True, choices)
         if name == "train":
             entry.places = [known["methods"], known["datasets"]]
-            entry.flags += train_flags(known)
-        entry.flags += [CompletionFlag(flag, line, False) for flag, line in FLAGS.items()]
-        entries.append(entry)
+            entry.flags |= train_flags(known)
+        entry.flags |= {flag: CompletionFlag(line) for flag, line in FLAGS.items()}
     return entries
 
 
 def known_values(command: str) -> dict[str, tuple[str, ...]]:
     """Return the words for options whose type does not list them: names that are looked up elsewhere."""
-    from holotype.data.datasets.registry import BENCHMARKS
-    from holotype.discovery.backbone_choice import PUBLIC_BACKBONE
-    from holotype.methods import METHODS
-
     methods, datasets = tuple(METHODS), tuple(BENCHMARKS)
     known: dict[str, tuple[str, ...]] = {"device": ("auto", "cpu", "cuda", "mps")}
     known |= dict.fromkeys(("backbone", "backbone.name"), ("auto", "embedded", *PUBLIC_BACKBONE))
@@ -113,19 +82,16 @@ def known_values(command: str) -> dict[str, tuple[str, ...]]:
     return known
 
 
-def train_flags(known: dict[str, tuple[str, ...]]) -> list[CompletionFlag]:
+def train_flags(known: Mapping[str, tuple[str, ...]]) -> dict[str, CompletionFlag]:
     """Return the settings of every method as flags."""
-    from holotype.methods import METHODS
-    from holotype.runs.resolve import default_experiment, describe_settings, setting_values
-
     flags: dict[str, CompletionFlag] = {}
     for method in METHODS:
         experiment = default_experiment(method, "DATASET")
         hints = {key: hint for key, _, hint in setting_values(experiment)}
         for row in describe_settings(experiment):
             choices = known.get(row.key) or tuple(literal_values(hints[row.key]))
-            flags.setdefault(row.key, CompletionFlag(f"--{row.key}", row.help, True, choices))
-    return list(flags.values())
+            flags.setdefault(f"--{row.key}", CompletionFlag(row.help, True, choices))
+    return flags
 
 
 def literal_values(hint: Any) -> Iterator[str]:
@@ -141,8 +107,13 @@ def literal_values(hint: Any) -> Iterator[str]:
 
 # -- scripts ------------------------------------------------------------------------------------------
 
-BASH_WALK = """\
-        word=$WORD
+BASH = """\
+# completion of holotype
+_holotype() {
+    local current=${COMP_WORDS[COMP_CWORD]} command="" flag="" word words="" i place=0
+    [[ $current == "=" ]] && current=""
+    for ((i = 1; i < COMP_CWORD; i++)); do
+        word=${COMP_WORDS[i]}
         [[ $word == "=" ]] && continue
         if [[ -n $flag ]]; then
             flag=""
@@ -154,144 +125,49 @@ BASH_WALK = """\
             command=$word
         else
             place=$((place + 1))
-        fi"""
-"""For bash and zsh: the words before the cursor are the command, flags with their values, and places."""
-
-
-def _walk(entries: CompletionEntries, word: str) -> str:
-    """`flag` is a flag that waits for its value, `place` counts the words that belong to no flag."""
-    valued = "|".join(
-        f'"{entry.name} {flag.name}"' for entry in entries for flag in entry.flags if flag.valued
-    )
-    return BASH_WALK.replace("WORD", word).replace("VALUED", valued or '""')
-
-
-def _chosen(entries: CompletionEntries) -> Iterator[tuple[str, tuple[str, ...]]]:
-    """`train --device`, and the words for its value."""
-    for entry in entries:
-        for flag in entry.flags:
-            if flag.choices:
-                yield f"{entry.name} {flag.name}", flag.choices
-
-
-def _placed(entries: CompletionEntries) -> Iterator[tuple[str, tuple[str, ...]]]:
-    """`train 0`, and the words for its first place."""
-    for entry in entries:
-        for number, words in enumerate(entry.places):
-            if words:
-                yield f"{entry.name} {number}", words
-
-
-def _cases(rows: Iterator[tuple[str, tuple[str, ...]]], assign: str) -> str:
-    """Branches of a case; `assign` holds WORDS."""
-    return "\n".join(
-        f'            "{name}") {assign.replace("WORDS", " ".join(words))} ;;' for name, words in rows
-    )
+        fi
+    done
+    [[ -z $flag && $current == -* ]] && place=flags
+    case "$command ${flag:-$place}" in
+CASES
+    esac
+    COMPREPLY=($(compgen -W "$words" -- "$current"))
+}
+complete -o default -F _holotype holotype"""
+"""The words before the cursor are the command, flags with their values, and places: `flag` waits for its value,
+`place` counts the words that belong to no flag. Where no word fits, the shell offers files. zsh reads it, too."""
 
 
 def bash(entries: CompletionEntries) -> str:
-    """Where no word fits, the shell offers files."""
-    commands = " ".join((*(entry.name for entry in entries), *TOP_FLAGS))
-    flags = ((entry.name, tuple(flag.name for flag in entry.flags)) for entry in entries)
-    return f"""\
-# bash completion of holotype
-_holotype() {{
-    local current=${{COMP_WORDS[COMP_CWORD]}} command="" flag="" word words="" i place=0
-    [[ $current == "=" ]] && current=""
-    for ((i = 1; i < COMP_CWORD; i++)); do
-{_walk(entries, "{COMP_WORDS[i]}")}
-    done
-    if [[ -z $command ]]; then
-        words="{commands}"
-    elif [[ -n $flag ]]; then
-        case "$command $flag" in
-{_cases(_chosen(entries), 'words="WORDS"')}
-        esac
-    elif [[ $current == -* ]]; then
-        case "$command" in
-{_cases(flags, 'words="WORDS"')}
-        esac
-    else
-        case "$command $place" in
-{_cases(_placed(entries), 'words="WORDS"')}
-        esac
-    fi
-    COMPREPLY=($(compgen -W "$words" -- "$current"))
-}}
-complete -o default -F _holotype holotype"""
-
-
-def zsh(entries: CompletionEntries) -> str:
-    commands = " ".join(_described(entry.name, entry.help) for entry in entries)
-    flags = (
-        (entry.name, tuple(_described(flag.name, flag.help) for flag in entry.flags)) for entry in entries
-    )
-    return f"""\
-#compdef holotype
-_holotype() {{
-    local command="" flag="" word
-    local -a found offered
-    integer i place=0
-    for ((i = 2; i < CURRENT; i++)); do
-{_walk(entries, "words[i]")}
-    done
-    if [[ -z $command ]]; then
-        found=({commands} {" ".join(TOP_FLAGS)})
-        _describe command found
-    elif [[ -z $flag && $words[CURRENT] == -* ]]; then
-        case "$command" in
-{_cases(flags, "found=(WORDS)")}
-        esac
-        _describe -o flag found
-    else
-        if [[ -n $flag ]]; then
-            case "$command $flag" in
-{_cases(_chosen(entries), "offered=(WORDS)")}
-            esac
-        else
-            case "$command $place" in
-{_cases(_placed(entries), "offered=(WORDS)")}
-            esac
-        fi
-        compadd -a offered
-        _files
-    fi
-}}
-if [[ $funcstack[1] == _holotype ]]; then _holotype "$@"; else compdef _holotype holotype; fi"""
-
-
-def _described(name: str, words: str) -> str:
-    """`name:words`, as one word of the shell; a colon in the name would end it."""
-    return shlex.quote(f"{name}:{words}")
+    """Return the script for bash, and for zsh with bashcompinit."""
+    top = (*entries, "--help", "--version")
+    cases: dict[str, tuple[str, ...]] = {" 0": top, " flags": top}
+    valued = []
+    for name, entry in entries.items():
+        cases[f"{name} flags"] = tuple(entry.flags)
+        cases |= {f"{name} {number}": words for number, words in enumerate(entry.places)}
+        cases |= {f"{name} {flag}": of.choices for flag, of in entry.flags.items()}
+        valued += [f'"{name} {flag}"' for flag, of in entry.flags.items() if of.valued]
+    lines = [f'        "{name}") words="{" ".join(words)}" ;;' for name, words in cases.items() if words]
+    return BASH.replace("VALUED", "|".join(valued)).replace("CASES", "\n".join(lines))
 
 
 def fish(entries: CompletionEntries) -> str:
-    lines = ["# fish completion of holotype"]
-    for entry in entries:
-        words = f"-f -a {entry.name} -d {_quoted(entry.help)}"
-        lines.append(f"complete -c holotype -n __fish_use_subcommand {words}")
-    lines += [f"complete -c holotype -n __fish_use_subcommand -l {flag[2:]}" for flag in TOP_FLAGS]
-    for entry in entries:
-        start = f"complete -c holotype -n '__fish_seen_subcommand_from {entry.name}'"
-        places = dict.fromkeys(word for words in entry.places for word in words)
-        if places:
+    """Return the script for fish."""
+    top = "complete -c holotype -n __fish_use_subcommand"
+    lines = [f"{top} -f -a {name} -d {_quoted(entry.help)}" for name, entry in entries.items()]
+    lines += [f"{top} -l help", f"{top} -l version"]
+    for name, entry in entries.items():
+        start = f"complete -c holotype -n '__fish_seen_subcommand_from {name}'"
+        if places := dict.fromkeys(word for words in entry.places for word in words):
             lines.append(f"{start} -a {_quoted(' '.join(places))}")
-        lines += [f"{start} {_fish_flag(flag)}" for flag in entry.flags]
+        for flag, of in entry.flags.items():
+            values = f" -a {_quoted(' '.join(of.choices))}" if of.choices else ""
+            help = f" -d {_quoted(of.help)}" if of.help else ""
+            lines.append(f"{start} -l {flag[2:]}{' -r' if of.valued else ''}{values}{help}")
     return "\n".join(lines)
 
 
-def _fish_flag(flag: CompletionFlag) -> str:
-    words = f"-l {flag.name[2:]}"
-    if flag.choices:
-        words += f" -r -a {_quoted(' '.join(flag.choices))}"
-    elif flag.valued:
-        words += " -r"
-    return f"{words} -d {_quoted(flag.help)}" if flag.help else words
-
-
 def _quoted(text: str) -> str:
-    """In fish a backslash quotes within single quotes as well."""
+    """Quote for fish, where a backslash quotes within single quotes as well."""
     return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
-
-
-SCRIPTS: dict[str, Callable[[CompletionEntries], str]] = {"bash": bash, "zsh": zsh, "fish": fish}

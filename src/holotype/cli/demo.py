@@ -6,10 +6,7 @@ with a labels.csv, as a user would have it; the truth stays out of it and is onl
 
 from __future__ import annotations
 
-import csv
 import dataclasses
-import io
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,10 +14,12 @@ from typing import Any
 import numpy as np
 import torch
 
-from holotype.cli.common import Dir, Parser, RunningOptions, echo, is_rank0_output
+from holotype.cli.common import echo
+from holotype.cli.discover import discovery_summary
+from holotype.cli.options import DemoOptions
+from holotype.cli.train import score_lines
 from holotype.clustering.metrics import score
 from holotype.config.schema import DiscoverConfig
-from holotype.config.types import Seed
 from holotype.data.datasets.registry import load_benchmark
 from holotype.data.decode import encode_png, read_image
 from holotype.data.gcd_split import gcd_split
@@ -60,24 +59,17 @@ def run_demo(out: Path, config: DiscoverConfig | None = None, *, progress: bool 
     table = write_demo_images(gcd_split(benchmark), out)
     found = discover_table(table, config, out / "run", progress=progress)
     judged = dataclasses.replace(table, truth=benchmark.train.label)  # the order is that of the files
-    scores = {
-        "kmeans": score_kmeans(judged, config, found, out / "run"),
-        "rpc": score(judged, *assigned_index(found)),
-    }
-    write_scores(out / "run", scores)
-    return DemoResult(found, scores, build_report(found, out / "run", progress=progress))
+    rpc, kmeans = score(judged, *assigned_index(found)), score_kmeans(judged, config, found, out / "run")
+    folder, compared = RunFolder(out / "run"), {key: kmeans[key] for key in ("all", "old", "new")}
+    told = {"scores": headline_scores(rpc), "compared": {"kmeans": compared}}
+    folder.write_json(SCORES_FILE, folder.read_json(SCORES_FILE) | told)
+    return DemoResult(
+        found, {"kmeans": kmeans, "rpc": rpc}, build_report(found, out / "run", progress=progress)
+    )
 
 
 def demo_config(**settings: Any) -> DiscoverConfig:
     return DiscoverConfig(steps=DEMO_STEPS, backbone="embedded", seeds=1, **settings)
-
-
-def write_scores(run: Path, scores: dict[str, dict[str, Any]]) -> None:
-    """Put what the truth says into scores.json of the run, and k-means beside it."""
-    folder = RunFolder(run)
-    compared = {key: scores["kmeans"][key] for key in ("all", "old", "new")}
-    own = {"scores": headline_scores(scores["rpc"]), "compared": {"kmeans": compared}}
-    folder.write_json(SCORES_FILE, folder.read_json(SCORES_FILE) | own)
 
 
 def write_demo_images(split: Table, out: Path) -> Table:
@@ -88,10 +80,8 @@ def write_demo_images(split: Table, out: Path) -> Table:
         with atomic_folder(images) as part:
             for path, name in zip(split.path, names, strict=True):
                 (part / name).write_bytes(encode_png(read_image(path)[0], "PNG"))
-    text = io.StringIO(newline="")
-    rows = [(name, label) for name, label in zip(names, split.label, strict=True) if label]
-    csv.writer(text, lineterminator="\n").writerows([("path", "label"), *rows])
-    write_text(out / "labels.csv", text.getvalue())
+    rows = [f"{name},{label}\n" for name, label in zip(names, split.label, strict=True) if label]
+    write_text(out / "labels.csv", "".join(["path,label\n", *rows]))
     return load_table(images, out / "labels.csv")
 
 
@@ -118,49 +108,19 @@ def score_kmeans(judged: Table, config: DiscoverConfig, found: Discovery, run: P
     return score(judged, prediction.category.numpy())
 
 
-def score_table_text(scores: dict[str, dict[str, Any]]) -> str:
-    """All, Old and New of each method in per cent."""
-    lines = [f"  {'':<8} {'All':>6} {'Old':>6} {'New':>6}"]
-    for name, record in scores.items():
-        cells = " ".join(f"{100 * record[key]:6.1f}" for key in ("all", "old", "new"))
-        lines.append(f"  {name:<8} {cells}")
-    return "\n".join(lines)
-
-
-@dataclass(kw_only=True)
-class DemoOptions(RunningOptions):
-    """Write the embedded Fashion-MNIST sample as a folder of images, discover its categories with the embedded
-    backbone, score them against the hidden truth, and show k-means on the same features beside it."""
-
-    out: Dir = Path("runs/demo")
-    """Run folder."""
-    seed: Seed = 0
-    """Seed of everything random."""
-
-
-def make_parser() -> Parser:
-    return Parser("demo", DemoOptions)
-
-
-def command(argv: Sequence[str]) -> int:
-    options: DemoOptions = make_parser().parse_args(argv)
-    from holotype.cli.discover import discovery_summary
-
+def demo_command(options: DemoOptions) -> None:
     out = options.out
-    if is_rank0_output():
-        echo("Fashion-MNIST sample: 1,000 images, 10 categories of which 5 are known, 250 images labelled.")
-        echo(f"Written as a folder of PNG files, {out / 'images'}, with {out / 'labels.csv'}.", flush=True)
+    echo("Fashion-MNIST sample: 1,000 images, 10 categories of which 5 are known, 250 images labelled.")
+    echo(f"Written as a folder of PNG files, {out / 'images'}, with {out / 'labels.csv'}.")
     config = demo_config(seed=options.seed, device=options.device)
-    shown = run_demo(out, config, progress=not options.no_progress)
-    if is_rank0_output():
-        k, record = shown.discovery.facts.k, shown.scores["rpc"]
-        echo(discovery_summary(shown.discovery, out / "run"))
-        echo(
-            f"\nAgainst the truth that training never saw, both with {k} "
-            f"categories:\n\n{score_table_text(shown.scores)}\n\n"
-            f"per cent of the {record['n']} unlabelled images, one global assignment of categories to classes.\n"
-            "Old: images of the 5 known classes. New: images of the 5 that had to be discovered.\n"
-            "kmeans: on the features that the discovery began with.\n\n"
-            f"Look at it in a browser: {shown.report}"
-        )
-    return 0
+    shown = run_demo(out, config, progress=options.progress)
+    echo(discovery_summary(shown.discovery, out / "run"))
+    table = "\n".join(score_lines(shown.scores))
+    echo(
+        f"\nAgainst the truth that training never saw, both with {shown.discovery.facts.k} categories:\n\n"
+        f"{table}\n\n"
+        f"per cent of the {shown.scores['rpc']['n']} unlabelled images, one global assignment of categories to "
+        "classes.\nOld: images of the 5 known classes. New: images of the 5 that had to be discovered.\n"
+        "kmeans: on the features that the discovery began with.\n\n"
+        f"Look at it in a browser: {shown.report}"
+    )

@@ -3,77 +3,43 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
 
-from holotype.cli.common import Dir, Parser, echo, is_rank0_output
-from holotype.cli.embed import ImageOptions, ImageSource, embed_source, read_source
-from holotype.config.types import Count, Seed
+from holotype.cli.common import echo
+from holotype.cli.embed import choose_network, read_source, source_label
+from holotype.cli.options import EstimateKOptions
+from holotype.clustering.estimate_k import count_key, estimate_table, write_count
+from holotype.clustering.k_curve import CountEstimate
+from holotype.data.datasets.registry import BENCHMARKS, read_dataset_info
+from holotype.embeddings.store import embed_table
 from holotype.errors import InputError
 from holotype.utils.atomic import clean_partial_tree, refuse_links
+from holotype.utils.device import Device
 from holotype.utils.locks import lock_folder
-
-if TYPE_CHECKING:
-    from holotype.clustering.k_curve import CountEstimate
 
 WIDTH = 30
 """Characters of the longest bar of the curve."""
 
 
-@dataclass(kw_only=True)
-class EstimateOptions(ImageOptions):
-    """Estimate how many categories there are, known ones included: a range, with its curve. Labels of at least two
-    classes make it much better."""
-
-    k_max: Annotated[Count, "N"] | None = None
-    """Largest number to consider (default: two images in each, and at most the larger of 1,000 and twice the known
-    classes)."""
-    seed: Annotated[Seed, "N"] = 0
-    """Seed of k-means."""
-    out: Dir | None = None
-    """Folder for embeddings and count.json (default: runs/NAME-estimate-k)."""
-
-
-def make_parser() -> Parser:
-    return Parser("estimate-k", EstimateOptions)
-
-
-def command(argv: Sequence[str]) -> int:
-    options: EstimateOptions = make_parser().parse_args(argv)
-    from holotype.clustering.estimate_k import count_key, estimate_table, write_count
-
-    collection = read_source(options)
-    folder = options.out or Path("runs") / f"{collection.name}-estimate-k"
-    path, k_max, seed = folder / "count.json", options.k_max, options.seed
+def estimate_k_command(options: EstimateKOptions) -> None:
+    table, name, k_max, seed = read_source(options), source_label(options.images), options.k_max, options.seed
+    folder = options.out or Path("runs") / f"{name}-estimate-k"
+    path, device, progress = folder / "count.json", options.device, options.progress
     with lock_folder(folder):
         refuse_links(folder)
         clean_partial_tree(folder)
-        embedded, digest = embed_source(collection.table, options, folder / "embeddings")
-        table = collection.table.with_problems(embedded.problem)
+        backbone = choose_network(options).backbone
+        embedded = embed_table(table, backbone, Device.on(device), folder / "embeddings", progress=progress)
+        table = table.with_problems(embedded.problem)
         if not table.usable.any():
-            raise InputError(
-                f"None of the {len(table):,} images of {options.images} can be read ({table.problem[0]}); check the "
-                "files."
-            )
-        progress = not options.no_progress
-        estimate = estimate_table(
-            table, embedded.features, options.device, k_max=k_max, seed=seed, progress=progress
-        )
-        write_count(path, estimate, count_key(table, digest, seed, k_max))  # as `discover` reads it
-    if is_rank0_output():
-        echo(estimate_summary(estimate, collection))
-        echo(f"The curve as numbers: {path}")
-    return 0
-
-
-def estimate_summary(estimate: CountEstimate, collection: ImageSource) -> str:
-    """The range in words and the curve as bars."""
-    lines = [estimate.words]
-    if collection.classes is not None:
-        lines.append(f"{collection.name} has {collection.classes} classes.")
-    return "\n".join([*lines, "", *curve_lines(estimate), ""])
+            read = f"None of the {len(table):,} images of {options.images} can be read ({table.problem[0]})"
+            raise InputError(f"{read}; check the files.")
+        estimate = estimate_table(table, embedded.features, device, k_max=k_max, seed=seed, progress=progress)
+        write_count(path, estimate, count_key(table, backbone.digest, seed, k_max))  # as `discover` reads it
+    echo(estimate.words)
+    if name in BENCHMARKS:
+        echo(f"{name} has {read_dataset_info(name).classes} classes.")
+    echo("\n".join(["", *curve_lines(estimate), "", f"The curve as numbers: {path}"]))
 
 
 def curve_lines(estimate: CountEstimate) -> list[str]:

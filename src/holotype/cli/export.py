@@ -1,39 +1,43 @@
-"""`holotype export`: the model of a run as an ONNX file."""
+"""What a run is taken out as: `holotype write` in the forms of export/registry.py, `holotype export` as ONNX."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import fields
 
-from holotype.cli.common import CodeOptions, File, Parser, RunDir, echo, is_rank0_output
-
-
-@dataclass(kw_only=True)
-class ExportOptions(CodeOptions):
-    """Write the trained model of a run as ONNX and compare it with torch. Needs the extra onnx:
-    pip install 'holotype[onnx]'."""
-
-    run: RunDir
-    """Folder of a finished run."""
-    file: File
-    """Where the model goes, for example model.onnx."""
-    overwrite: bool = False
-    """Replace FILE if it exists."""
+from holotype.cli.common import echo
+from holotype.cli.options import ExportOptions, ResultOptions
+from holotype.errors import InputError
+from holotype.export.registry import EXPORTERS, ExporterOptions
+from holotype.utils.text import join_or
 
 
-def make_parser() -> Parser:
-    return Parser("export", ExportOptions)
+def write_command(options: ResultOptions) -> None:
+    chosen = [one for one in EXPORTERS if getattr(options, one.name) is not None]
+    if len(chosen) != 1:
+        names = ", ".join(_flag(one.name) for one in EXPORTERS)
+        raise InputError(f"holotype write needs one of {names}, and only one.")
+    (exporter,) = chosen
+    for name in (option.name for option in fields(ExporterOptions)):
+        if getattr(options, name) and name not in exporter.options:
+            fitting = join_or(_flag(one.name) for one in EXPORTERS if name in one.options)
+            raise InputError(
+                f"{_flag(name)} says nothing about {_flag(exporter.name)}; it goes with {fitting}."
+            )
+    out, how = getattr(options, exporter.name), {name: getattr(options, name) for name in exporter.options}
+    how |= {"overwrite": options.overwrite, "progress": options.progress}
+    echo(exporter.write(options.run, out, **how).summary(out))
 
 
-def command(argv: Sequence[str]) -> int:
-    options: ExportOptions = make_parser().parse_args(argv)
-    from holotype.export.onnx import export_onnx
+def _flag(name: str) -> str:
+    return f"--{name.replace('_', '-')}"
+
+
+def export_command(options: ExportOptions) -> None:
+    from holotype.export.onnx import export_onnx  # brings torch
 
     parity = export_onnx(options.run, options.file, overwrite=options.overwrite)
-    if is_rank0_output():
-        echo(
-            f"{options.file}: images (batch, 3, S, S) in; features and logits out. The metadata name the categories.\n"
-            f"Largest difference from the trained model on random images: features {parity.features:.1e} (largest "
-            f"value {parity.size:.1f}), probability of the category {parity.probability:.1e}."
-        )
-    return 0
+    echo(
+        f"{options.file}: images (batch, 3, S, S) in; features and logits out. The metadata name the categories.\n"
+        f"Largest difference from the trained model on random images: features {parity.features:.1e} (largest "
+        f"value {parity.size:.1f}), probability of the category {parity.probability:.1e}."
+    )

@@ -2,55 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from holotype.cli.common import CodeOptions, File, Parser, RunDir, RunningOptions, echo
-from holotype.utils.text import plural
-
-if TYPE_CHECKING:
-    from holotype.export.zip import ZipResult
-    from holotype.results.apply_edits import AppliedEdits
-    from holotype.results.edits import Edit
-
-
-@dataclass(kw_only=True)
-class ReportOptions(CodeOptions, RunningOptions):
-    """Build the report of a run of holotype discover or holotype train, with corrections. The first report of a run
-    computes its map, which takes a while."""
-
-    run: RunDir
-    """Folder of a finished run."""
-    edits: File | None = None
-    """edits.csv as exported from the report."""
-    zip: File | None = None
-    """Also write the report and its tables into one zip to mail, without paths of this computer."""
-    with_paths: bool = False
-    """Show the full paths of run and images in the page; they may contain your name (default: relative names)."""
-    overwrite: bool = False
-    """Replace the file --zip if it exists."""
+from holotype.cli.common import echo
+from holotype.cli.options import ReportOptions
+from holotype.discovery.constraints import is_all_reported
+from holotype.discovery.plan import pending_edits
+from holotype.discovery.rounds import apply_log, count_edits, identify_images, next_constraints
+from holotype.export.zip import MAIL_FOLDER, ZipResult, write_zip
+from holotype.report import build_report
+from holotype.report.projection import add_projection
+from holotype.results.apply_edits import AppliedEdits
+from holotype.results.discovery import Discovery
+from holotype.results.edits import EDIT_LOG, Edit, append_edits, read_edits
+from holotype.results.review_queue import QUEUE_FILE, write_queue
+from holotype.utils.atomic import clean_partial_tree, refuse_existing, refuse_links
+from holotype.utils.locks import lock_folder
+from holotype.utils.text import format_bytes, plural
 
 
-def make_parser() -> Parser:
-    return Parser("report", ReportOptions)
-
-
-def command(argv: Sequence[str]) -> int:
-    options: ReportOptions = make_parser().parse_args(argv)
-    from holotype.discovery.rounds import apply_log, count_edits, identify_images
-    from holotype.export.zip import write_zip
-    from holotype.report import build_report
-    from holotype.report.projection import add_projection
-    from holotype.results.discovery import Discovery
-    from holotype.results.edits import EDIT_LOG, append_edits, read_edits
-    from holotype.results.review_queue import QUEUE_FILE as QUEUE
-    from holotype.results.review_queue import write_queue
-    from holotype.utils.atomic import clean_partial_tree, refuse_existing, refuse_links
-    from holotype.utils.locks import lock_folder
-
-    folder, progress = options.run, not options.no_progress
+def report_command(options: ReportOptions) -> None:
+    folder, progress = options.run, options.progress
     found = Discovery.load(folder)  # before anything is touched: is it a run at all?
     if options.zip:
         refuse_existing(options.zip, options.overwrite, (".zip",))
@@ -58,7 +31,7 @@ def command(argv: Sequence[str]) -> int:
         refuse_links(folder)
         clean_partial_tree(folder)
         add_projection(folder, device=options.device, progress=progress)
-        new = None
+        new: Sequence[Edit] = ()
         if options.edits:
             edits = identify_images(folder, read_edits(options.edits))
             kept = f"{count_edits(folder, edits)}; all are kept in {folder / EDIT_LOG}"
@@ -66,72 +39,54 @@ def command(argv: Sequence[str]) -> int:
             echo(f"{options.edits}: {kept if edits else 'there is no edit in it'}.")
         outcome = apply_log(folder)
         echo(applied_text(outcome, new, found.facts.edits.applied))
-        for problem in outcome.problems:
-            echo(f"- {problem}")
-        for line in next_round_hint(folder, outcome):
+        for line in (*(f"- {problem}" for problem in outcome.problems), *next_round_hint(folder, outcome)):
             echo(line)
-        if (folder / QUEUE).is_file():  # answers take questions off it
+        if (folder / QUEUE_FILE).is_file():  # answers take questions off it
             write_queue(folder, outcome.discovery)
         page = build_report(outcome.discovery, folder, progress=progress, with_paths=options.with_paths)
         echo(f"Report: {page}")
         if options.zip:
             echo(zip_text(write_zip(folder, options.zip, overwrite=options.overwrite), options.zip))
-    return 0
 
 
-def applied_text(outcome: AppliedEdits, new: Sequence[Edit] | None, before: Sequence[str]) -> str:
-    """What was done, in a line.
-
-    new: edits that were not in the log before; None where no file was options. before: ids of those that the run
-    held already.
-    """
-    held = {*outcome.discovery.facts.edits.applied}
-    if new is None:
-        if not held:
-            return "No edits to apply."
-        if more := len(held - {*before}):
-            return f"{plural(more, 'edit')} of the log applied."
-        return f"No new edits to apply; {plural(len(held), 'edit')} of the log had been applied before."
-    count = sum(edit.id in held for edit in new)
-    late = sum(edit.run_id in outcome.discovery.facts.earlier_runs for edit in new)
-    done = f"{plural(count, 'edit')} applied." if count else "No new edits to apply."
+def applied_text(outcome: AppliedEdits, new: Sequence[Edit], before: Sequence[str]) -> str:
+    """Return what was done, in a line. new: edits of a file; before: ids of those that the run held already."""
+    held, facts = {*outcome.discovery.facts.edits.applied}, outcome.discovery.facts
+    done = f"{plural(len(held - {*before}), 'edit')} applied."
+    if held <= {*before}:
+        done = f"No new edits to apply; {plural(len(held), 'edit')} had been applied before."
+    if not held:
+        done = "No edits to apply."
+    late = sum(edit.run_id in facts.earlier_runs for edit in new)
     return (
         f"{done} {plural(late, 'edit')} of earlier rounds: see below what they still say." if late else done
     )
 
 
 def zip_text(done: ZipResult, where: Path) -> str:
-    from holotype.export.zip import MAIL_FOLDER
-    from holotype.utils.text import format_bytes
-
-    words = (
-        f"To mail: {where}, {format_bytes(done.size)}: the report with {plural(done.images, 'small picture')}, "
-        f"{' and '.join((', '.join(done.tables[:-1]), done.tables[-1]))}; no originals, no paths of this computer."
+    """Return what is in a zip."""
+    pictures, tables = plural(done.images, "small picture"), " and ".join(done.tables)
+    words = f"To mail: {where}, {format_bytes(done.size)}: the report with {pictures}, {tables}"
+    limit = (
+        f" Many mail servers take no more than {format_bytes(MAIL_FOLDER)}."
+        if done.size > MAIL_FOLDER
+        else ""
     )
-    if done.size > MAIL_FOLDER:
-        words += f" Many mail servers take no more than {format_bytes(MAIL_FOLDER)}."
-    return words
+    return f"{words}; no originals, no paths of this computer.{limit}"
 
 
-def next_round_hint(folder: Path, outcome: AppliedEdits) -> list[str]:
-    """What the edits say to another round, where there can be one and it would be told something new."""
-    from holotype.discovery.constraints import is_all_reported
-    from holotype.discovery.plan import pending_edits
-    from holotype.discovery.rounds import next_constraints
-
+def next_round_hint(folder: Path, outcome: AppliedEdits) -> Iterator[str]:
+    """Yield what the edits say to another round, where there can be one and it would be told something new."""
     if not outcome.discovery.facts.round:
-        if not outcome.confirmed:
-            return []
-        return ["Nothing learns from confirmed labels here: only a run of holotype discover has rounds."]
+        if outcome.confirmed:
+            yield "Nothing learns from confirmed labels here: only a run of holotype discover has rounds."
+        return
     given = next_constraints(folder)
     labels, out = pending_edits(folder, given)
     words = [plural(n, one) for n, one in ((labels, "label"), (out, "rejected image")) if n]
-    if not words:
-        return []
-    if is_all_reported(outcome.discovery, given):
-        return [
-            "Every image is labelled or rejected now, so another round has nothing to place until further images "
-            f"come; holotype write {folder} --folders DIR takes the result out."
-        ]
-    counts = "counts" if labels + out == 1 else "count"
-    return [f"{' and '.join(words)} {counts} in the next round: run the holotype discover command again."]
+    if words and is_all_reported(outcome.discovery, given):
+        yield "Every image is labelled or rejected now, so another round has nothing to place until more come."
+        yield f"holotype write {folder} --folders DIR takes the result out."
+    elif words:
+        counts = "counts" if labels + out == 1 else "count"
+        yield f"{' and '.join(words)} {counts} in the next round: run the holotype discover command again."

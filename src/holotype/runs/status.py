@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from holotype.errors import InputError
-from holotype.utils.heartbeat import Beat, Progress, is_alive, read_beat
+from holotype.utils.heartbeat import Beat, RunProgress, is_alive, read_beat
 from holotype.utils.locks import LockInfo, read_lock_info
 from holotype.utils.serialization import CorruptFile, read_json
 from holotype.utils.text import suggest_path
@@ -24,7 +24,7 @@ SCORED_NAME = ("all", "old", "new")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Status(Progress):
+class Status(RunProgress):
     """A run or a discovery. What is not known is empty, or None."""
 
     folder: str
@@ -108,7 +108,7 @@ def _from_heartbeat(known: Status, beat: Beat) -> Status:
     state: State = "running"
     if beat.ended:
         state = "stopped" if beat.ended == "stopped" else "failed"
-    progress = {one.name: getattr(beat, one.name) for one in dataclasses.fields(Progress)}
+    progress = {one.name: getattr(beat, one.name) for one in dataclasses.fields(RunProgress)}
     saved = beat.saved or known.last_save
     return dataclasses.replace(known, **progress, state=state, last_save=saved, last_sign=beat.time)
 

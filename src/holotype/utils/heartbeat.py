@@ -32,7 +32,7 @@ SILENT_SECONDS = 30.0
 
 
 @dataclass(frozen=True, kw_only=True)
-class Progress:
+class RunProgress:
     """Which process runs a command, and how far it is. What is not known is empty, or None."""
 
     pid: int | None = None
@@ -55,7 +55,7 @@ class Progress:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Beat(Progress):
+class Beat(RunProgress):
     """The content of the file. Times are ISO 8601."""
 
     started: str = ""

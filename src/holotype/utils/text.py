@@ -14,7 +14,8 @@ MAX_SUGGESTIONS = 5000
 
 def plural(n: int, one: str, more: str = "") -> str:
     """Return a count with its noun: 1 edit, 2,000 edits, 3 categories."""
-    return f"{n:,} {one if n == 1 else more or one + 's'}"
+    ends = one[:-1] + "ies" if one.endswith("y") else one + ("es" if one.endswith("s") else "s")
+    return f"{n:,} {one if n == 1 else more or ends}"
 
 
 def join_or(names: Iterable[str]) -> str:

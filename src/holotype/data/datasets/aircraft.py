@@ -9,8 +9,8 @@ from holotype.data.datasets.base import (
     Listing,
     SplitListing,
     find_root,
-    read_lines,
     read_pairs,
+    read_text_lines,
 )
 from holotype.errors import InputError
 
@@ -20,7 +20,7 @@ FOLDERS = ("fgvc-aircraft-2013b/data", "aircraft/data", "aircraft/fgvc-aircraft-
 def list_aircraft(root: Path, split: ClassSplit) -> Listing:
     """List data/variants.txt, data/images_variant_{trainval,test}.txt and data/images/; classes are variants."""
     base = find_root(root, FOLDERS, "images_variant_trainval.txt")
-    classes = tuple(sorted(read_lines(base / "variants.txt")))
+    classes = tuple(sorted(read_text_lines(base / "variants.txt")))
     test = base / "images_variant_test.txt"
     train = _variants(base / "images_variant_trainval.txt", classes)
     return Listing(base, classes, train, _variants(test, classes) if test.is_file() else None)

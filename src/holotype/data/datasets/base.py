@@ -75,7 +75,7 @@ def require(path: Path) -> Path:
     return path
 
 
-def read_lines(file: Path) -> list[str]:
+def read_text_lines(file: Path) -> list[str]:
     """Return the non-empty lines of a text file."""
     try:
         text = require(file).read_text(encoding="utf-8")
@@ -86,5 +86,5 @@ def read_lines(file: Path) -> list[str]:
 
 def read_pairs(file: Path) -> list[tuple[str, str]]:
     """Return the lines "key text" in the file's order."""
-    rows = [line.partition(" ") for line in read_lines(file)]
+    rows = [line.partition(" ") for line in read_text_lines(file)]
     return [(key, text.strip()) for key, _, text in rows]

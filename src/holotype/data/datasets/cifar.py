@@ -10,7 +10,7 @@ from holotype.data.datasets.base import (
     Listing,
     MissingFile,
     SplitListing,
-    read_lines,
+    read_text_lines,
     require,
 )
 from holotype.data.image_files import ArchiveProblem, binary_labels
@@ -21,13 +21,13 @@ def list_cifar10(root: Path, split: ClassSplit) -> Listing:
     """List cifar-10-batches-bin/."""
     base = _find(root, "cifar-10-batches-bin", "batches.meta.txt")
     train = [f"data_batch_{i}.bin" for i in range(1, 6)]
-    return _listing(base, read_lines(base / "batches.meta.txt"), train, "test_batch.bin")
+    return _listing(base, read_text_lines(base / "batches.meta.txt"), train, "test_batch.bin")
 
 
 def list_cifar100(root: Path, split: ClassSplit) -> Listing:
     """List cifar-100-binary/; fine classes."""
     base = _find(root, "cifar-100-binary", "fine_label_names.txt")
-    return _listing(base, read_lines(base / "fine_label_names.txt"), ["train.bin"], "test.bin")
+    return _listing(base, read_text_lines(base / "fine_label_names.txt"), ["train.bin"], "test.bin")
 
 
 def _find(root: Path, folder: str, names: str) -> Path:
