@@ -14,8 +14,10 @@ import torch
 from holotype.clustering.k_curve import CountEstimate
 from holotype.config.schema import DiscoverConfig
 from holotype.data.table import Table
-from holotype.discovery import choose_k as module
-from holotype.discovery.choose_k import (
+from holotype.discovery import round_runner as module
+from holotype.discovery.constraints import Constraints, without_edit_labels
+from holotype.discovery.plan import Round
+from holotype.discovery.round_runner import (
     COUNT_FILE,
     categories_left,
     choose_k,
@@ -23,8 +25,6 @@ from holotype.discovery.choose_k import (
     corrected_k,
     count_categories,
 )
-from holotype.discovery.constraints import Constraints, sampled_count
-from holotype.discovery.plan import Round
 from holotype.results.discovery import Category, Discovery, RunFacts
 from tests.discovery.made_round import with_edits
 
@@ -140,7 +140,7 @@ def found(places: list[str], known: tuple[str, ...] = ("cat", "dog"), counted: i
     ],
 )
 def test_labels_that_speak_for_sizes(now, group, drawn) -> None:
-    table = sampled_count(table_of(list(now), group), CAME)
+    table = without_edit_labels(table_of(list(now), group), CAME)
     assert (tuple(table.label), table.known) == (drawn, ("cat", "dog"))
 
 

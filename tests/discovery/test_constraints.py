@@ -14,7 +14,7 @@ from holotype.discovery.collection import Collection, ImageEntry
 from holotype.discovery.constraints import (
     TYPICAL_IMAGES,
     Constraints,
-    is_all_reported,
+    is_all_labelled,
     unreadable_labels,
     visible_classes,
 )
@@ -22,9 +22,8 @@ from holotype.discovery.dry_run import preview_plan
 from holotype.discovery.pipeline import discover_table
 from holotype.discovery.plan import plan_round
 from holotype.errors import InputError
-from holotype.results.apply_edits import AppliedEdits, apply_edits
 from holotype.results.discovery import Discovery
-from holotype.results.edits import Edit, read_log
+from holotype.results.edits import AppliedEdits, Edit, apply_edits, read_log
 from tests.discovery.made_round import edits_file, made_discovery
 
 PATHS = [f"{i:02d}" for i in range(40)]
@@ -242,8 +241,8 @@ def test_one_frame_speaks_for_its_burst_where_everything_is_said() -> None:
     made.images["group"] = ["", "", "burst", "burst", ""]
     made.images.loc[0, "label"], made.images.loc[1, "problem"] = "a", "broken"
     given = Constraints({PATHS[2]: "new-01"}, frozenset({PATHS[4]}))
-    assert is_all_reported(made, given)
-    assert not is_all_reported(made, Constraints({PATHS[2]: "new-01"}))
+    assert is_all_labelled(made, given)
+    assert not is_all_labelled(made, Constraints({PATHS[2]: "new-01"}))
 
 
 def confirmed_throughout(run: Path) -> list[tuple[str, str, str, str]]:

@@ -31,9 +31,9 @@ from holotype.discovery.round_runner import (
 from holotype.errors import InputError
 from holotype.export.results_table import write_labels
 from holotype.methods import METHODS
-from holotype.results.apply_edits import FOLLOWS_NOTE
-from holotype.results.describe import LABELLED as NOTE
+from holotype.results.describe import LABELLED_BY_BURST as NOTE
 from holotype.results.discovery import IMAGE_TABLE_COLUMNS, Discovery
+from holotype.results.edits import FOLLOWS_NOTE
 from holotype.runs.model_io import load_model
 from tests.conftest import COLOURS, KNOWN
 from tests.data.cameras import photograph

@@ -55,9 +55,8 @@ from holotype.discovery.rounds import (
     write_changes,
 )
 from holotype.errors import InputError, Interrupted, Stopped
-from holotype.results.apply_edits import apply_edits
 from holotype.results.discovery import FEATURES, Discovery, write_features
-from holotype.results.edits import Edit, append_edits, edits_csv
+from holotype.results.edits import Edit, append_edits, apply_edits, edits_csv
 from holotype.runs.record import RunFolder
 from tests.discovery.made_round import made_discovery, with_edits
 

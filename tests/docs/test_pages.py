@@ -22,11 +22,11 @@ from holotype.export.assign import ASSIGN_COLUMNS
 from holotype.export.camtrap import DEPLOYMENTS, MEDIA, OBSERVATIONS
 from holotype.report import page_data
 from holotype.results import discovery, edits
-from holotype.results.centroids import FAR_QUANTILE
 from holotype.results.describe import UNSURE, UNSURE_SHARE
 from holotype.results.discovery import IMAGE_TABLE_COLUMNS, Discovery, EditState, RunFacts, write_features
 from holotype.results.edits import Edit, edits_csv, read_edits
-from holotype.results.purity import FAIRLY_PURE, UNIFORM_PRIOR, sample_size_hint
+from holotype.results.lda import FAR_QUANTILE
+from holotype.results.purity import FAIRLY_PURE, UNIFORM_PURITY, sample_size_hint
 from holotype.results.review_queue import QUEUE_COLUMNS
 from holotype.runs import identity, model_io, record
 from report.made import make_discovery
@@ -316,8 +316,8 @@ def test_confidence(small: Path, capsys) -> None:
     rows = re.findall(r"^\| (?:images in the category|look at) \| (.*) \|$", text, re.MULTILINE)
     cells = [row.replace("very many", "1000000").replace(",", "").split(" | ") for row in rows]
     assert [sample_size_hint(int(size)) for size in cells[0]] == [int(look) for look in cells[1]]
-    assert f"| uniform | at least {UNIFORM_PRIOR} |" in text
-    assert f"| fairly uniform | {FAIRLY_PURE} to {UNIFORM_PRIOR} |" in text
+    assert f"| uniform | at least {UNIFORM_PURITY} |" in text
+    assert f"| fairly uniform | {FAIRLY_PURE} to {UNIFORM_PURITY} |" in text
     assert f"below {UNSURE}; if that is more than {UNSURE_SHARE:.0%}".replace("%", " %") in text
     assert set(QUEUE_COLUMNS) <= set(re.findall(r"`(\w+)`", text))
 

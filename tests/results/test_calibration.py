@@ -121,7 +121,7 @@ def test_odd_collections() -> None:
 def test_parts_and_samples_change_little(monkeypatch) -> None:
     given = world()
     whole = calibrate(*given[:3], K).probability
-    monkeypatch.setattr("holotype.results.lda.LDA_CHUNK", 7)
+    monkeypatch.setattr("holotype.results.lda.CHUNK", 7)
     np.testing.assert_allclose(calibrate(*given[:3], K).probability, whole, atol=1e-9)
     monkeypatch.setattr("holotype.results.lda.TRAIN_ROWS", 500)
     assert np.abs(calibrate(*given[:3], K).probability - whole).mean() < 0.1

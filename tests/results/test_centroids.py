@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from holotype.results.centroids import FAR_QUANTILE, Centroids, unit_rows
+from holotype.results.lda import FAR_QUANTILE, Centroids, unit_rows
 
 DIM = 12
 SCATTER = np.geomspace(0.3, 0.003, DIM)
@@ -33,7 +33,7 @@ def test_centres_against_a_slow_loop(measured, monkeypatch) -> None:
         assert np.allclose(centres.mean[c], np.mean(rows, axis=0), atol=1e-5)
     assert list(centres.n) == [300, 300, 0, 1]
     assert not centres.mean[2].any()
-    monkeypatch.setattr("holotype.results.centroids.CENTROID_CHUNK", 37)
+    monkeypatch.setattr("holotype.results.lda.CHUNK", 37)
     again = Centroids.measure(features.astype(np.float32), category, 4)
     assert np.allclose(again.mean, centres.mean, atol=1e-5)
     assert again.limit == pytest.approx(float(centres.limit), rel=1e-3)

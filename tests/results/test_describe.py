@@ -123,7 +123,7 @@ def test_the_order_of_images_and_the_length_of_features_mean_nothing(described) 
 
 
 def test_half_precision_and_several_chunks_change_nothing(described, monkeypatch) -> None:
-    monkeypatch.setattr("holotype.results.centroids.CENTROID_CHUNK", 37)
+    monkeypatch.setattr("holotype.results.lda.CHUNK", 37)
     w = world()
     w["features"] = w["features"].astype(np.float16)
     again = describe_categories(**w)

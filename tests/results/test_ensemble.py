@@ -10,9 +10,8 @@ import numpy as np
 import pytest
 
 from holotype.results import ensemble
-from holotype.results.apply_edits import apply_edits
 from holotype.results.discovery import Discovery
-from holotype.results.edits import Edit
+from holotype.results.edits import Edit, apply_edits
 from holotype.results.ensemble import (
     Consensus,
     Training,

@@ -9,9 +9,8 @@ import numpy as np
 import pytest
 
 from holotype.errors import InputError
-from holotype.results.apply_edits import apply_edits
 from holotype.results.discovery import Discovery
-from holotype.results.edits import Edit, append_edits
+from holotype.results.edits import Edit, append_edits, apply_edits
 from holotype.results.hierarchy import (
     PARTED_NOTE,
     TREE_FILE,

@@ -241,11 +241,7 @@ class CollectionDiff:
     def words(self) -> str:
         """All in one line, "" where nothing has changed: 120 images new, 3 gone, 14 labels new."""
         images = {"new": self.new, "gone": self.gone, "repaired": self.repaired, "renamed": self.renamed}
-        labels = {
-            "new": self.labels_new,
-            "changed": self.labels_changed,
-            "taken away": self.labels_gone,
-        }
+        labels = {"new": self.labels_new, "changed": self.labels_changed, "taken away": self.labels_gone}
         counts = [(len(paths), end) for end, paths in images.items() if paths]
         words = [
             f"{n:,} {end}" if place else f"{plural(n, 'image')} {end}"

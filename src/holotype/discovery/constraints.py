@@ -26,8 +26,8 @@ from holotype.data.load import with_readable_classes
 from holotype.data.table import Table
 from holotype.discovery.collection import Collection
 from holotype.errors import InputError
-from holotype.results.apply_edits import CONFIRMED_NOTE, MOVED_NOTE, REJECTED_NOTE, AppliedEdits, merged_into
 from holotype.results.discovery import Discovery
+from holotype.results.edits import CONFIRMED_NOTE, MOVED_NOTE, REJECTED_NOTE, AppliedEdits, merged_into
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -133,7 +133,7 @@ class Constraints:
         return np.array([key in self.rejected for key in keys], dtype=bool)
 
 
-def sampled_count(table: Table, came: np.ndarray) -> Table:
+def without_edit_labels(table: Table, came: np.ndarray) -> Table:
     """The table less the labels from edits. came: (N,) the labels that images came with.
 
     An image that came with a label keeps the one it has now, if it is of a class that others came with too. Frames of a
@@ -222,7 +222,7 @@ def check_images_left(table: Table, given: Constraints, keys: Sequence[str], fol
         )
 
 
-def is_all_reported(found: Discovery, given: Constraints) -> bool:
+def is_all_labelled(found: Discovery, given: Constraints) -> bool:
     """Is every image of the collection labelled or rejected, so that another round has nothing to place? One frame
     speaks for its burst."""
     images, keys = found.images, found.keys

@@ -28,10 +28,9 @@ from holotype.data.labels import read_list
 from holotype.data.load import with_readable_classes
 from holotype.data.paths import find_images, relative
 from holotype.data.table import Table
-from holotype.discovery.choose_k import expected_k
 from holotype.discovery.collection import Collection, shown_names
 from holotype.discovery.plan import Round, RoundPlan
-from holotype.discovery.round_runner import burst_groups, count_bursts, exif_text
+from holotype.discovery.round_runner import burst_groups, count_bursts, exif_text, expected_k
 from holotype.discovery.training_plan import VIEWS_OF_A_STEP, methods_of, plan_length, resolve_settings
 from holotype.errors import InputError
 from holotype.models.backbone import Backbone

@@ -240,13 +240,8 @@ class Discoverer(ClusterMixin, TransformerMixin, BaseEstimator):
         return state
 
     def _take_along(self) -> dict[str, bytes]:
-        try:
-            there = [name for name in SAVED if (self.run_folder_ / name).is_file()]
-            files = {name: (self.run_folder_ / name).read_bytes() for name in there}
-        except OSError as error:
-            raise InputError(
-                f"The run folder {self.run_folder_} cannot be read ({error.strerror})."
-            ) from error
+        there = (self.run_folder_ / name for name in SAVED)
+        files = {file.name: file.read_bytes() for file in there if file.is_file()}
         if not {MODEL, WEIGHTS} <= files.keys():
             raise InputError(
                 f"The run folder {self.run_folder_} is gone, and the model with it, so this Discoverer cannot be "

@@ -125,7 +125,11 @@ def discover_table(
         for line in plan.lines():
             log.info(line)
         if plan.trains:
-            round = begin_round(plan, chosen or reload_backbone(folder, config), progress, embedded)
+            chosen = chosen or reload_backbone(folder, config)
+            check_method(plan.labelled, config, chosen)
+            number, clock = plan.start(), StepTimer(folder)
+            RunFolder(folder).write_config(to_dict(config))
+            round = Round.of(plan, chosen, number=number, embedded=embedded, progress=progress, clock=clock)
             log_report(round, table)
             for line in plan.edit_lines():
                 log.info(line)
@@ -138,24 +142,6 @@ def discover_table(
             clear_trainings(own)
             score_round(own, plan)
         return write_round_result(folder, plan.images, progress)
-
-
-def begin_round(
-    plan: RoundPlan, chosen: BackboneChoice, progress: bool, embedded: EmbeddingParts | None = None
-) -> Round:
-    """Begin or resume a round as planned; what cannot be trained is refused."""
-    folder, config = plan.folder, plan.config
-    check_method(plan.labelled, config, chosen)
-    number = plan.start()
-    RunFolder(folder).write_config(to_dict(config))
-    return Round.of(
-        plan,
-        chosen,
-        number=number,
-        embedded=embedded,
-        progress=progress,
-        clock=StepTimer(folder),
-    )
 
 
 def write_round_result(folder: Path, now: Collection, progress: bool) -> Discovery:

@@ -33,7 +33,7 @@ from holotype.discovery.collection import (
     with_current_paths,
     with_labels,
 )
-from holotype.discovery.constraints import Constraints, check_images_left, sampled_count
+from holotype.discovery.constraints import Constraints, check_images_left, without_edit_labels
 from holotype.discovery.rounds import (
     EditHistory,
     StepTimer,
@@ -47,9 +47,8 @@ from holotype.discovery.rounds import (
 from holotype.discovery.training_plan import default_trainings, resolve_settings
 from holotype.embeddings.store import EmbeddingParts
 from holotype.errors import InputError
-from holotype.results.apply_edits import REJECTED_NOTE
 from holotype.results.discovery import Discovery
-from holotype.results.edits import EDIT_LOG, Edit, append_edits, run_ids
+from holotype.results.edits import EDIT_LOG, REJECTED_NOTE, Edit, append_edits, run_ids
 from holotype.runs.record import IDENTITY_FILE
 from holotype.utils.device import pick_device
 from holotype.utils.serialization import FileSchema, to_dict
@@ -304,7 +303,7 @@ class Round(RoundPlan):
     def drawn(self) -> Table:
         """`active` less the labels from edits: people picked those where something was wrong, and what is estimated
         from labels supposes that they were drawn."""
-        return sampled_count(self.active, self.source.label) if self.given.labels else self.active
+        return without_edit_labels(self.active, self.source.label) if self.given.labels else self.active
 
 
 def plan_round(

@@ -2,7 +2,7 @@
 
 RUN/rounds/1/       the first round: a run folder like any other, before any edit, with collection.parquet and
                     round.json, which say what it was begun with
-RUN/edits.csv       the log of edits of all rounds, append-only
+RUN/edits.csv       the log of edits of all rounds
 RUN/discovery.json  what the last round found with the edits of that round applied
 
 A round that was begun with other labels, images or settings than there are now is left as it is, and another one is
@@ -22,25 +22,21 @@ from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 
 from holotype.data.paths import absolute, relative
-from holotype.discovery.collection import (
-    Collection,
-    read_collection,
-    shown_names,
-    with_current_paths,
-)
+from holotype.discovery.collection import Collection, read_collection, shown_names, with_current_paths
 from holotype.discovery.constraints import Constraints
 from holotype.errors import InputError, Stopped, signal_of
 from holotype.models.weights_io import weights_digest
 from holotype.report.redact import short_names
-from holotype.results.apply_edits import AppliedEdits, apply_edits, merged_into
 from holotype.results.describe import renamed_categories
 from holotype.results.discovery import FEATURES, Category, Discovery, checked_features, write_csv
 from holotype.results.edits import (
     ACTIONS,
+    AppliedEdits,
     Edit,
+    apply_edits,
     check_run,
     log_locked,
-    mend_log,
+    merged_into,
     new_edits,
     read_edits,
     read_log,
@@ -271,7 +267,6 @@ def apply_log(folder: Path) -> AppliedEdits:
     What a round found lies untouched in rounds/N; without that, the discovery in the folder is corrected further.
     """
     with log_locked(folder):  # else the outcome of an older log could be written over that of a newer one
-        mend_log(folder)
         outcome, now = replay_edits(folder).applied, read_collection(folder)
         if outcome is None or [outcome.discovery.run_id] != run_ids(folder)[:1]:
             outcome = apply_edits(Discovery.load(folder), read_log(folder))
@@ -429,7 +424,9 @@ def category_changes(found: Discovery, before: Discovery, after: Discovery) -> l
     for category in before.categories:
         mine = before.images["path"][before.images["category_id"] == category.id]
         made += _change_of(category, Counter(place[path] for path in mine if place.get(path)), now)
-    made += [_is_manual(category, before, now) for category in found.categories if category.id not in stood]
+    made += [
+        _change_by_edits(category, before, now) for category in found.categories if category.id not in stood
+    ]
     new = [category for category in after.categories if category.id not in stood]
     made += [CategoryChange("", "", 0, "new", "training", c.id, c.name, c.n) for c in new]
     return made
@@ -452,7 +449,7 @@ def _change_of(category: Category, where: Counter[str], now: dict[str, Category]
     return rows or [CategoryChange(*told)]
 
 
-def _is_manual(category: Category, before: Discovery, now: dict[str, Category]) -> CategoryChange:
+def _change_by_edits(category: Category, before: Discovery, now: dict[str, Category]) -> CategoryChange:
     """The row of a category that edits have made an end of."""
     edits = before.facts.edits
     end = merged_into(category.id, edits.merged)

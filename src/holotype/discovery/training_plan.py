@@ -18,7 +18,7 @@ import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -38,18 +38,21 @@ from holotype.runs.run import CACHE_KEY, Run, begin_run
 from holotype.training.interleave import train_in_turns
 from holotype.utils.device import pick_device
 
-DEFAULT_STEPS = {"cpu": 1_000}
-"""Training steps, unless told: minutes on a CPU."""
-GPU_STEPS = 6_000
-DEFAULT_SAMPLE = {"cpu": 5_000}
-"""Images that are trained on, at most; the rest of a larger collection is placed afterwards, in a stream."""
-GPU_SAMPLE = 200_000
-DEFAULT_BATCH_SIZE = {"cpu": 64}
-GPU_BATCH_SIZE = 128
-DEFAULT_METHODS = {"cpu": "rpc,uno"}
-"""Methods of the trainings, unless told: the two agree on more than RPC trained as often. With the steps of a GPU that
-is not measured (docs/studies/31-folder-methods.md)."""
-GPU_METHOD = "rpc"
+
+class DeviceDefaults(NamedTuple):
+    """What a kind of device decides, unless a person does."""
+
+    steps: int
+    """Training steps: minutes on a CPU."""
+    sample: int
+    """Images that are trained on, at most; the rest of a larger collection is placed afterwards, in a stream."""
+    batch_size: int
+    method: str
+    """Methods of the trainings. On a CPU the two agree on more than RPC trained as often; with the steps of a GPU that
+    is not measured (docs/studies/31-folder-methods.md)."""
+
+
+CPU, GPU = DeviceDefaults(1_000, 5_000, 64, "rpc,uno"), DeviceDefaults(6_000, 200_000, 128, "rpc")
 CHEAP_PRESETS = ("light", "short")
 """Presets without an expensive head, or with a shorter stage on images."""
 VIEWS_OF_A_STEP = 3
@@ -82,14 +85,18 @@ class TrainingPlan:
     """Of the token cache, as in --cache-views."""
 
 
+def device_defaults(device: str) -> DeviceDefaults:
+    return CPU if device == "cpu" else GPU
+
+
 def resolve_settings(config: DiscoverConfig) -> dict[str, Any]:
     """The settings that decide what comes out, with what the device decides filled in; backbone left out."""
-    device = pick_device(config.device)
+    defaults = device_defaults(pick_device(config.device))
     return {
         "k": config.k,
-        "steps": config.steps or DEFAULT_STEPS.get(device, GPU_STEPS),
-        "sample": config.sample or DEFAULT_SAMPLE.get(device, GPU_SAMPLE),
-        "method": config.method or DEFAULT_METHODS.get(device, GPU_METHOD),
+        "steps": config.steps or defaults.steps,
+        "sample": config.sample or defaults.sample,
+        "method": config.method or defaults.method,
         "long_tail": config.long_tail,
         "bursts": config.bursts,
         "seed": config.seed,
@@ -105,8 +112,7 @@ def methods_of(config: DiscoverConfig) -> tuple[str, ...]:
 def plan_length(n: int, steps: int, device: str) -> TrainingPlan:
     """For n images, each burst counted once. Small collections get small batches, so that an epoch has at least four
     steps."""
-    largest = DEFAULT_BATCH_SIZE.get(device, GPU_BATCH_SIZE)
-    batch_size = max(2, min(largest, n // 4))
+    batch_size = max(2, min(device_defaults(device).batch_size, n // 4))
     epochs = math.ceil(steps / max(n // batch_size, 1))
     views = pick_views(n, steps * batch_size * VIEWS_OF_A_STEP, device)
     return TrainingPlan(batch_size, max(epochs, 1), views)
@@ -249,11 +255,8 @@ def train_side_by_side(
         dataclasses.replace(experiment, seed=seed, out=str(experiment.folder / TRAININGS_FOLDER / str(seed)))
         for experiment, seed in zip(itertools.cycle(experiments), seeds, strict=False)
     ]
-    runs: list[Run] = []
-    for experiment in shelf.planned:
-        run = begin_run(experiment, shelf, keep_caches=bool(runs))
-        assert isinstance(run, Run)  # only the round is ever finished
-        runs.append(run)
+    begun = (begin_run(one, shelf, keep_caches=place > 0) for place, one in enumerate(shelf.planned))
+    runs = [run for run in begun if isinstance(run, Run)]  # all of them: only the round is ever finished
     ends = train_in_turns({f"seed {run.experiment.seed}": run.loop for run in runs}, fewer="--seeds")
     if stopped := [end.outcome for end in ends.values() if isinstance(end.outcome, Stopped)]:
         raise stopped[0]

@@ -25,10 +25,10 @@ from holotype.data.paths import absolute
 from holotype.data.storage import is_address
 from holotype.errors import InputError
 from holotype.results import ensemble
-from holotype.results.centroids import category_means, unit_rows
 from holotype.results.discovery import Category, Discovery, RunFacts, weighted_sizes
 from holotype.results.edits import Edit
-from holotype.results.purity import purity_known, purity_text
+from holotype.results.lda import category_means, unit_rows
+from holotype.results.purity import purity_sentence, purity_text
 from holotype.utils.serialization import CorruptFile, read_json, to_dict
 
 
@@ -232,10 +232,9 @@ def _category(category: Category, number: dict[str, int], facts: RunFacts) -> di
         "suggested": category.suggested,
         "purity": _plain_value([category.purity, category.purity_low, category.purity_high]),
         "uniform": purity_text(category.purity),
-        "check": purity_known(category),
+        "check": purity_sentence(category),
         "returns": ensemble.stability_text(category, len(facts.trainings)),
-        "faint": math.isfinite(category.together)
-        and not ensemble.stability_by_id(category, len(facts.trainings)),
+        "faint": math.isfinite(category.together) and not ensemble.is_stable(category, len(facts.trainings)),
     }
 
 

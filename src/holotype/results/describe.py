@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from holotype.data.bursts import first_frames
-from holotype.results.centroids import category_means, finite_rows, placed_chunks, unit_rows
 from holotype.results.discovery import Category, Discovery, weighted_sizes
+from holotype.results.lda import category_means, finite_rows, placed_chunks, unit_rows
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -134,7 +134,7 @@ def suggest_names(categories: Sequence[Category], known: Sequence[str]) -> list[
     return names
 
 
-LABELLED = "has the label of a frame of its burst"
+LABELLED_BY_BURST = "has the label of a frame of its burst"
 """What the note of a frame says that has no label of its own."""
 
 
@@ -209,7 +209,7 @@ UNSURE, UNSURE_SHARE = 0.6, 0.21
 """Probability below which an image without a label is doubtful, and share of all images that this may mark."""
 WORST_SHARE = 0.03
 """Share that each of the two other signs of doubt may mark: of the labelled images, and of all."""
-OUTLIER_QUANTILE = 3.0
+OUTLIER_DEVIATIONS = 3.0
 """Deviations (1.4826 times the median one) beyond which an image is far from the centre of its category."""
 
 
@@ -358,7 +358,7 @@ def outlier_rows(cosine: np.ndarray, placed: np.ndarray) -> np.ndarray:
         spread = 1.4826 * np.median(np.abs(cosine[rows] - middle))
         if spread > 1e-6:  # one image, or identical ones: nothing is far
             deviation[rows] = (middle - cosine[rows]) / spread
-    return lowest_rows(-deviation, placed >= 0) & (np.nan_to_num(deviation) > OUTLIER_QUANTILE)
+    return lowest_rows(-deviation, placed >= 0) & (np.nan_to_num(deviation) > OUTLIER_DEVIATIONS)
 
 
 # -- how a category stands to the others --------------------------------------------------------------

@@ -32,7 +32,7 @@ from typing import TypeVar
 import numpy as np
 
 from holotype.results.discovery import Category, Discovery
-from holotype.results.lda import FLOOR, LDA_CHUNK, CrossFitLDA, softmax
+from holotype.results.lda import CHUNK, FLOOR, CrossFitLDA, softmax
 
 Earlier = TypeVar("Earlier", bound=Hashable)
 Later = TypeVar("Later", bound=Hashable)
@@ -107,7 +107,8 @@ def vote_consensus(trainings: Sequence[Training], n_known: int, k: int) -> Conse
     """The outcome of several trainings. k: categories of each, known ones included."""
     given = [np.asarray(one.category, dtype=np.int64) for one in trainings]
     weight = [np.maximum(np.nan_to_num(one.probability), MIN_MATCH) for one in trainings]
-    names = _iterate(given, weight, n_known, k)
+    starts = (given[start] for start in _initial_partitions(given, n_known, k))
+    names, _ = max((_align(start, given, weight, n_known, k) for start in starts), key=lambda end: end[1])
     named = [rename_to_match(one, name, k) for one, name in zip(given, names, strict=True)]
     votes = _votes(named, weight, k)
     placed = votes.sum(axis=1) > 0
@@ -128,15 +129,6 @@ def vote_consensus(trainings: Sequence[Training], n_known: int, k: int) -> Conse
 
 
 # -- matching and voting in turns -------------------------------------------------------------------------
-
-
-def _iterate(
-    given: Sequence[np.ndarray], weight: Sequence[np.ndarray], n_known: int, k: int
-) -> list[np.ndarray]:
-    """For each training the (k,) names of its categories, from the start whose winning votes sum to most."""
-    starts = _initial_partitions(given, n_known, k)
-    ends = [_align(given[start], given, weight, n_known, k) for start in starts]
-    return max(ends, key=lambda end: end[1])[0]
 
 
 def _initial_partitions(given: Sequence[np.ndarray], n_known: int, k: int) -> list[int]:
@@ -265,7 +257,7 @@ def category_stability(category: np.ndarray, trainings: np.ndarray, k: int) -> l
     ]
 
 
-HALF_SHARE = 0.5
+STABLE_SHARE = 0.5
 """Share of the trainings in which a category must be found to be one that comes back."""
 MAX_CATEGORIES_NAMED = 6
 """Categories that a sentence names."""
@@ -282,9 +274,9 @@ def stability_text(category: Category, trainings: int) -> str:
     )
 
 
-def stability_by_id(category: Category, trainings: int) -> bool:
+def is_stable(category: Category, trainings: int) -> bool:
     """Is it found in more than half of the trainings?"""
-    return category.comes_back > HALF_SHARE * trainings
+    return category.comes_back > STABLE_SHARE * trainings
 
 
 def methods_phrase(methods: Sequence[str]) -> str:
@@ -304,7 +296,7 @@ def stability_summary(found: Discovery) -> list[str]:
     if n < 2:
         return [ONE] if facts.round else []
     novel = [c for c in found.categories if c.kind == "novel" and math.isfinite(c.together)]
-    faint = sorted((c for c in novel if not stability_by_id(c, n)), key=lambda c: (c.comes_back, c.id))
+    faint = sorted((c for c in novel if not is_stable(c, n)), key=lambda c: (c.comes_back, c.id))
     best = facts.agreement[facts.trainings.index(facts.seed)] if facts.seed in facts.trainings else math.nan
     turns = f"; {methods_phrase(facts.methods)}" if len(facts.methods) > 1 else ""
     which = f"{facts.method} with seed {facts.seed}" if turns else f"the one with seed {facts.seed}"
@@ -349,8 +341,8 @@ def pool_with_lda(
             break
     category, share = together.category.copy(), together.share.copy()
     category[free] = outcome[free]
-    for first in range(0, len(free), LDA_CHUNK):
-        part = free[first : first + LDA_CHUNK]
+    for first in range(0, len(free), CHUNK):
+        part = free[first : first + CHUNK]
         share[part] = votes.shares(part)[np.arange(len(part)), category[part]]
     agreed = together.agreed
     if placed.any():

@@ -24,10 +24,9 @@ from pathlib import Path
 import numpy as np
 
 from holotype.errors import InputError
-from holotype.results.apply_edits import CONFIRMED_NOTE, MOVED_NOTE, apply_edits
-from holotype.results.centroids import category_means, finite_rows, placed_chunks, unit_rows
 from holotype.results.discovery import DISCOVERY_FILE, Category, Discovery, category_name
-from holotype.results.edits import Edit, read_log
+from holotype.results.edits import CONFIRMED_NOTE, MOVED_NOTE, Edit, apply_edits, read_log
+from holotype.results.lda import category_means, finite_rows, placed_chunks, unit_rows
 from holotype.utils.atomic import write_text
 from holotype.utils.serialization import FileSchema, dump_json, read_json, to_dict
 
@@ -35,11 +34,11 @@ TREE_FILE = "tree.json"
 TREE_SCHEMA = FileSchema(1, "delete it, and holotype report makes it anew")
 SMALLEST = 5
 """Images of the smaller part of a category that is parted."""
-LEAVE_COST = 0.1
+MAX_LEAVING = 0.1
 """Share of the images that stay where they are that may lie on the side that leaves."""
 ITERATIONS = 20
 """Of the search for two centres."""
-PARTED_FROM_NOTE = 20_000
+SPLIT_SAMPLE = 20_000
 """Images of a category that the two centres are found from, at most."""
 
 
@@ -216,7 +215,7 @@ def _split_group(
     """The gain of parting some images in two, and the rows that leave; None where they cannot be parted."""
     if len(rows) < 2 * SMALLEST:
         return None
-    sample = rows[np.linspace(0, len(rows) - 1, min(len(rows), PARTED_FROM_NOTE)).astype(int)]
+    sample = rows[np.linspace(0, len(rows) - 1, min(len(rows), SPLIT_SAMPLE)).astype(int)]
     x = unit_rows(np.asarray(features[sample], np.float64))
     centres = _two_centres(x - x.mean(axis=0)) + x.mean(axis=0)
     chunks = placed_chunks(features[rows], np.zeros(len(rows), dtype=int))
@@ -225,7 +224,7 @@ def _split_group(
     leaves = side if (side & stay).sum() <= (~side & stay).sum() else ~side
     if not stay.any():
         leaves = side if side.sum() <= len(side) / 2 else ~side
-    if (leaves & stay).sum() > LEAVE_COST * stay.sum():
+    if (leaves & stay).sum() > MAX_LEAVING * stay.sum():
         return None
     leaves = leaves & ~stay
     n = int(leaves.sum())
@@ -303,16 +302,11 @@ def reachable_counts(tree: Tree) -> str:
 
 def steps_to(tree: Tree, k: int) -> tuple[Sequence[Merge], Sequence[Split]]:
     """What happens on the way to k categories; raises InputError where the tree does not reach so far."""
-    if k < tree.lowest:
-        raise InputError(
-            f"The {tree.k} categories of this run {reachable_counts(tree)}; there cannot be fewer, because "
-            "known classes stay."
-        )
-    if k > tree.highest:
-        raise InputError(
-            f"The {tree.k} categories of this run {reachable_counts(tree)}; for {k} of them run holotype "
-            f"discover again with --k {k}."
-        )
+    if not tree.lowest <= k <= tree.highest:
+        why = "there cannot be fewer, because known classes stay"
+        if k > tree.highest:
+            why = f"for {k} of them run holotype discover again with --k {k}"
+        raise InputError(f"The {tree.k} categories of this run {reachable_counts(tree)}; {why}.")
     return tree.merges[: max(0, tree.k - k)], tree.splits[: max(0, k - tree.k)]
 
 
@@ -328,17 +322,14 @@ def cut_moves(found: Discovery, splits: Sequence[Split], at: str) -> list[Edit]:
 
 def cut_text(step: Merge | Split, names: Mapping[str, str]) -> str:
     """A step as a sentence. names: of categories, by id; parts have none but their id."""
-
-    def name(id: str) -> str:
-        return names.get(id, id)
-
+    source = names.get(step.source, step.source)
     if isinstance(step, Merge):
-        return f"{name(step.source)} joins {name(step.target)}."
-    return f"{len(step.rows):,} images of {name(step.source)} become {step.part}."
+        return f"{source} joins {names.get(step.target, step.target)}."
+    return f"{len(step.rows):,} images of {source} become {step.part}."
 
 
-def preview_cut(tree: Tree, names: Mapping[str, str], shown: int = STEPS_SHOWN) -> list[tuple[int, str]]:
+def preview_cut(tree: Tree, names: Mapping[str, str]) -> list[tuple[int, str]]:
     """(number of categories, what happens on the way there from the number before), from low to high."""
-    fewer = [(tree.k - i - 1, cut_text(step, names)) for i, step in enumerate(tree.merges[:shown])]
-    more = [(tree.k + i + 1, cut_text(step, names)) for i, step in enumerate(tree.splits[:shown])]
+    fewer = [(tree.k - i - 1, cut_text(step, names)) for i, step in enumerate(tree.merges[:STEPS_SHOWN])]
+    more = [(tree.k + i + 1, cut_text(step, names)) for i, step in enumerate(tree.splits[:STEPS_SHOWN])]
     return [*reversed(fewer), *more]

@@ -14,9 +14,9 @@ from pathlib import Path
 
 import numpy as np
 
-from holotype.results.apply_edits import CONFIRMED_NOTE, MOVED_NOTE, REJECTED_NOTE
-from holotype.results.centroids import unit_rows
 from holotype.results.discovery import Discovery, load, read_features, write_csv
+from holotype.results.edits import CONFIRMED_NOTE, MOVED_NOTE, REJECTED_NOTE
+from holotype.results.lda import unit_rows
 from holotype.utils.atomic import atomic_write
 
 QUEUE_FILE = "queue.csv"
@@ -26,7 +26,7 @@ PER_CATEGORY = 2
 """Questions about doubtful images of one category, at most."""
 SIMILAR = 0.95
 """Cosine from which two images are so alike that one answer serves both."""
-SUREST_SHARE, MIN_GAIN = "surest of a new category", "least sure"
+SUREST, LEAST_SURE = "surest of a new category", "least sure"
 QUEUE_COLUMNS = ("number", "path", "category", "category_id", "probability", "why", "question")
 
 
@@ -44,7 +44,7 @@ class Question:
 
     @property
     def words(self) -> str:
-        if self.why == SUREST_SHARE:
+        if self.why == SUREST:
             return f"What is this? {self.category} is made of images like it."
         return f"Is this {self.category}? If not, what is it?"
 
@@ -78,7 +78,7 @@ def questions(
         rows = np.flatnonzero(free & (id == category.id))
         order = rows[np.lexsort((-typicality[rows], -probability[rows]))]
         if (row := next((int(row) for row in order if not in_asked_burst(row)), None)) is not None:
-            asked[row] = SUREST_SHARE
+            asked[row] = SUREST
     first, seen = len(asked), [_unit(features, row) for row in asked]
     count: Counter[str] = Counter()
     rows = np.flatnonzero(free)
@@ -89,7 +89,7 @@ def questions(
             continue
         unit = _unit(features, row)
         if not any(float(unit @ other) >= SIMILAR for other in seen):
-            asked[row] = MIN_GAIN
+            asked[row] = LEAST_SURE
             seen.append(unit)
             count[id[row]] += 1
     return [

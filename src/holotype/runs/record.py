@@ -42,7 +42,7 @@ from holotype.data.image_store import ImageStore
 from holotype.data.table import Table
 from holotype.errors import InputError
 from holotype.methods import Prediction
-from holotype.results.apply_edits import REJECTED_NOTE
+from holotype.results.edits import REJECTED_NOTE
 from holotype.runs.identity import Identity
 from holotype.runs.predict import Predictions
 from holotype.training.divergence import Restart
