@@ -42,10 +42,9 @@ def go(small, squares_folder, tmp_path) -> Callable[..., Discovery]:
     table = load_table(squares_folder / "squares.csv")
 
     def command(*edits: tuple[str, str, str, str]) -> Discovery:
-        file = edits_of(tmp_path / "run", *edits) if edits else None
-        return discover_table(
-            table, small(method="kmeans", k=7), tmp_path / "run", progress=False, edits=file
-        )
+        run = tmp_path / "run"
+        file = edits_of(run, *edits) if edits else None
+        return discover_table(table, small(method="kmeans", k=7), run, progress=False, edits=file)
 
     return command
 
@@ -68,10 +67,8 @@ def check(run: Path, held: Held) -> None:
     sheet = pd.read_csv(run / "assignments.csv", keep_default_na=False).set_index("path")
     data, loaded = read_data(run), Discoverer.load(run)
     root, images = loaded.discovery_.facts.root, data["images"]
-    shown = {
-        os.path.join(root, path): category
-        for path, category in zip(images["path"], images["category"], strict=True)
-    }
+    paths = [os.path.join(root, path) for path in images["path"]]
+    shown = dict(zip(paths, images["category"], strict=True))
     ids = dict(zip(loaded.discovery_.images.path, loaded.discovery_.images.category_id, strict=True))
     for path, id in held.place.items():
         assert sheet.loc[path, "category_id"] == ids[path] == id, path
@@ -127,11 +124,8 @@ def second_edits(found: Discovery, held: Held) -> list[tuple[str, str, str, str]
     """Some of it is taken back, more is said of the classes that edits have made, and a whole category goes."""
     (fresh, *_) = [c.id for c in found.categories if c.kind == "novel"]
     held.place |= dict.fromkeys(of(found, fresh), REJECTED)
-    held.place |= {
-        held.said["rejected"]: "green",
-        held.said["split off"]: "else",
-        held.said["confirmed"]: REJECTED,
-    }
+    held.place |= {held.said["rejected"]: "green", held.said["split off"]: "else"}
+    held.place |= {held.said["confirmed"]: REJECTED}
     held.names |= {"odd ones": "odder ones"}
     held.gone |= {fresh}
     return [
@@ -185,6 +179,5 @@ def test_three_rounds_with_every_kind_of_edit(go, holotype, tmp_path, caplog) ->
     assert outcome.code == 0, outcome.err
     assert "in the next round: run the holotype discover command again." in outcome.out
     check(run, held)
-    assert "limes" in set(
-        Discoverer.load(run).place([p for p, id in held.place.items() if id == "limes"]).category
-    )
+    limes = [path for path, id in held.place.items() if id == "limes"]
+    assert "limes" in set(Discoverer.load(run).place(limes).category)
