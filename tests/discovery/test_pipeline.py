@@ -52,6 +52,16 @@ def table(squares_folder):
 
 
 @pytest.fixture
+def go(table, small, run):
+    """The same command again, in the folder of a finished discovery or in another one."""
+
+    def command(images=table, folder: Path = run, edits: Path | None = None, **settings: object) -> Discovery:
+        return discover_table(images, small(**settings), folder, progress=False, edits=edits)
+
+    return command
+
+
+@pytest.fixture
 def nothing_trained(monkeypatch) -> None:
     """Another round is a failure."""
     monkeypatch.setattr("holotype.discovery.pipeline.run_round", lambda round: pytest.fail("trained again"))
@@ -94,29 +104,22 @@ def test_the_run_folder_holds_everything(first_run: Path, table) -> None:
 
 def test_a_round_is_a_run_like_any_other(first_run: Path) -> None:
     own = first_run / "rounds" / "1"
-    assert {path.name for path in own.iterdir()} >= {
-        *FOLDER,
-        "features.npy",
-        "round.json",
-        "collection.parquet",
-    }
+    files = {path.name for path in own.iterdir()}
+    assert files >= {*FOLDER, "features.npy", "round.json", "collection.parquet"}
     assert not list(own.glob("state*"))  # it is finished
     found, model = Discovery.load(own), load_model(own, "cpu")
     assert model.run_id == found.run_id == Discovery.load(first_run).run_id
     assert load_model(first_run, "cpu").ids == model.ids
     record = RunFolder(own).finished()
     assert record is not None
-    assert (record.identity.method["name"], record.scores.n) == ("rpc", 48)
-    assert record.identity.data["name"] == "squares"
-    assert 0 <= record.scores.all <= 1
+    assert (record.identity.method["name"], record.identity.data["name"]) == ("rpc", "squares")
+    assert (record.scores.n, 0 <= record.scores.all <= 1) == (48, True)
     assert "all" not in (first_run / "discovery.json").read_text().replace("small", "").split('"')
 
 
-def test_the_same_command_goes_on_where_it_was_stopped(
-    first_run, table, small, tmp_path, monkeypatch
-) -> None:
+def test_the_same_command_goes_on_where_it_was_stopped(first_run, go, tmp_path, monkeypatch) -> None:
     """Stopped again and again; the outcome is that of a run that was never stopped, and nothing is done twice."""
-    run = tmp_path / "run"
+    folder = tmp_path / "other"
 
     def stop(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
@@ -124,31 +127,26 @@ def test_the_same_command_goes_on_where_it_was_stopped(
     with monkeypatch.context() as patch:
         patch.setattr("holotype.training.progress.StopRequest.__enter__", pressed)
         with pytest.raises(Stopped, match="image 64"):
-            discover_table(table, small(), run, progress=False)
+            go(folder=folder)
         patch.setattr("holotype.embeddings.store.embed_rows", lambda *_: pytest.fail("embedded again"))
         with pytest.raises(Stopped, match="epoch 1"):
-            discover_table(table, small(), run, progress=False)
-    assert (run / "rounds" / "1" / "state.json").is_file()
+            go(folder=folder)
+    assert (folder / "rounds" / "1" / "state.json").is_file()
     monkeypatch.setattr("holotype.embeddings.store.embed_rows", lambda *_: pytest.fail("embedded again"))
-    for name, step in (
-        ("runs.run.build_discovery", "placing"),
-        ("report.projection.project_tsne", "the map"),
-    ):
+    places = {"runs.run.build_discovery": "placing", "report.projection.project_tsne": "the map"}
+    for name, step in places.items():
         with monkeypatch.context() as patch:
             patch.setattr(f"holotype.{name}", stop)
             with pytest.raises(Stopped, match=step):
-                discover_table(table, small(), run, progress=False)
-        assert not (run / "discovery.json").exists()
+                go(folder=folder)
+        assert not (folder / "discovery.json").exists()
     monkeypatch.setattr("holotype.discovery.pipeline.run_round", lambda round: pytest.fail("trained again"))
-    found = discover_table(table, small(), run, progress=False)
-    pd.testing.assert_frame_equal(found.images, Discovery.load(first_run).images)
+    pd.testing.assert_frame_equal(go(folder=folder).images, Discovery.load(first_run).images)
 
 
-def test_settings_decide_what_is_found(table, squares_folder, small, tmp_path) -> None:
+def test_settings_decide_what_is_found(go, table, squares_folder, small, tmp_path) -> None:
     """Another method, an estimate of k, a sample, and nothing new, which is a legal answer."""
-    auto = discover_table(
-        table, small(k="auto", method="simgcd", sample=40), tmp_path / "auto", progress=False
-    )
+    auto = go(folder=tmp_path / "auto", k="auto", method="simgcd", sample=40)
     assert auto.facts.method == "simgcd"
     assert auto.count["low"] <= auto.count["best"] <= auto.count["high"]
     assert auto.facts.k == pick_k(CountEstimate.from_dict(auto.count))
@@ -162,7 +160,7 @@ def test_settings_decide_what_is_found(table, squares_folder, small, tmp_path) -
     assert len(found.images) == 64
     assert set(found.images.category) == {"green", "red"}
     with pytest.raises(InputError, match="There is no method"):
-        discover_table(table, small(method="magic"), tmp_path / "other", progress=False)
+        go(folder=tmp_path / "other", method="magic")
     assert not (tmp_path / "other").exists()
 
 
@@ -189,28 +187,27 @@ def test_names_may_be_anything_and_images_that_cannot_be_read_are_told(small, tm
 
 
 @pytest.mark.usefixtures("nothing_trained")
-def test_names_count_at_once_and_nothing_is_trained(run, table, small) -> None:
+def test_names_count_at_once_and_nothing_is_trained(run, go) -> None:
     novel = next(c for c in Discovery.load(run).categories if c.kind == "novel")
     file = edits_file(run, ("rename", "", novel.id, "=sky()"))
     for _ in range(2):  # the second time nothing is new
-        found = discover_table(table, small(), run, progress=False, edits=file)
-        assert found.category(novel.id).name == "=sky()"
+        assert go(edits=file).category(novel.id).name == "=sky()"
     assert "'=sky()" in (run / "assignments.csv").read_text()
     assert Discovery.load(run / "rounds" / "1").category(novel.id).name == novel.id
 
 
-def test_confirmed_labels_lead_to_another_round(run, table, small) -> None:
+def test_confirmed_labels_lead_to_another_round(run, table, go) -> None:
     before = Discovery.load(run)
     names = {path: f"kind {i % 3}" for i, path in enumerate(p for p in table.path if "yellow" in p)}
     file = edits_file(run, *[("confirm", path, "", name) for path, name in names.items()])
-    found = discover_table(table, small(), run, progress=False, edits=file)
+    found = go(edits=file)
     assert found.known == ("green", "red", "kind 0", "kind 1", "kind 2")
     assert (found.facts.round, found.facts.confirmed_labels) == (2, len(names))
     assert found.facts.k == 5  # more known classes than k raise it
     assert found.facts.earlier_runs == (before.run_id,)
     assert found.images.set_index("path").label[list(names)].to_dict() == names
     assert Discovery.load(run / "rounds" / "1").run_id == before.run_id  # nothing is lost
-    assert discover_table(table, small(), run, progress=False).run_id == found.run_id
+    assert go().run_id == found.run_id
 
 
 # -- bad input, as users produce it
@@ -233,28 +230,27 @@ def test_collections_with_nothing_to_discover(photos, words, small, tmp_path) ->
     assert "\n" not in str(caught.value)
 
 
-def test_a_folder_of_something_else_is_refused(run, table, small, tmp_path) -> None:
+def test_a_folder_of_something_else_is_refused(run, table, go, tmp_path) -> None:
     """Before anything is written."""
     before = written(run)
-    others = load_table(
-        paint(tmp_path / "photos", {"a": GREYS[:4], "b": GREYS[-4:], "unlabelled": GREYS[4:-4]})
-    )
+    colours = {"a": GREYS[:4], "b": GREYS[-4:], "unlabelled": GREYS[4:-4]}
+    others = load_table(paint(tmp_path / "photos", colours))
     unlabelled = replace(table, label=np.full(64, "", dtype=object), known=())
-    for images, config, words in (
-        (others, small(), "a discovery of other images: none of its 64 is among those of photos"),
-        (table, small(backbone="embedded"), "was begun with backbone"),
-        (table, small(k=1), "smaller than the 2 known classes"),
-        (table, small(k=65), "more than the 64 images"),
-        (unlabelled, small(), r"No image of squares comes with a label, .* 16 did; .*--labels"),
+    for given, words in (
+        ({"images": others}, "a discovery of other images: none of its 64 is among those of photos"),
+        ({"backbone": "embedded"}, "was begun with backbone"),
+        ({"k": 1}, "smaller than the 2 known classes"),
+        ({"k": 65}, "more than the 64 images"),
+        ({"images": unlabelled}, r"No image of squares comes with a label, .* 16 did; .*--labels"),
     ):
         with pytest.raises(InputError, match=words):
-            discover_table(images, config, run, progress=False)
+            go(**given)
     with lock_folder(run), pytest.raises(InputError):  # two commands
-        discover_table(table, small(), run, progress=False)
+        go()
     assert written(run) == before
     (run / "identity.json").write_text(json.dumps({**read_json(run / "identity.json"), "format": 0}))
     with pytest.raises(InputError, match="another kind or version"):
-        discover_table(table, small(), run, progress=False)
+        go()
 
 
 # -- a truth that comes with the images is scored, whenever it comes
@@ -288,9 +284,9 @@ def test_a_truth_is_scored_whenever_it_comes(
     assert read_scores(run)["kmeans"]["all"] == at_once.scores.all
     assert (run / "rounds" / "1" / PER_CLASS_FILE).is_file()
     assert scored("none") == whole  # nobody has said that it was wrong
-    words = ("--k", 4, "--steps", 12, "--backbone", tiny_backbone_file, "--device", "cpu", "--no-progress")
+    words = ("--k=4", "--steps=12", "--backbone", tiny_backbone_file, "--device=cpu", "--no-progress")
     outcome = holotype(
-        "discover", squares_folder, "--labels", lists["all"], "--method", "kmeans", "--out", run, *words
+        "discover", squares_folder, "--labels", lists["all"], "--method=kmeans", "--out", run, *words
     )
     assert outcome.code == 0, outcome.err
     (line,) = [line for line in outcome.out.splitlines() if line.split()[:1] == ["unlabelled"]]
@@ -301,18 +297,16 @@ def test_a_truth_is_scored_whenever_it_comes(
 # -- rounds that were stopped
 
 
-def test_a_round_that_was_stopped_is_not_taken_for_another(run, table, small, monkeypatch) -> None:
+def test_a_round_that_was_stopped_is_not_taken_for_another(run, table, go, monkeypatch) -> None:
     """Labels were confirmed, its training was stopped, and more labels came: it stays, and the next one is trained.
     What is left of another training is refused, and told; nothing is learned from it in silence."""
-    blue = [path for path in table.path if "blue" in path][:6]
+    blue = [("confirm", path, "", "blue") for path in table.path if "blue" in path][:6]
     with monkeypatch.context() as patch:
         patch.setattr("holotype.training.progress.StopRequest.__enter__", pressed)
-        file = edits_file(run, *[("confirm", path, "", "blue") for path in blue[:3]])
         with pytest.raises(Stopped):
-            discover_table(table, small(), run, progress=False, edits=file)
+            go(edits=edits_file(run, *blue[:3]))
     state = (run / "rounds" / "2" / "state.json").read_bytes()
-    file = edits_file(run, *[("confirm", path, "", "blue") for path in blue])
-    found = discover_table(table, small(), run, progress=False, edits=file)
+    found = go(edits=edits_file(run, *blue))
     assert (found.facts.round, found.facts.confirmed_labels) == (3, 6)
     assert (run / "rounds" / "2" / "state.json").read_bytes() == state
     own = run / "rounds" / "3"
@@ -320,21 +314,20 @@ def test_a_round_that_was_stopped_is_not_taken_for_another(run, table, small, mo
         (own / name).unlink()
     save_checkpoint(own, {}, {"counter": 1, "identity": "another"})
     with pytest.raises(InputError, match="training state of another run"):
-        discover_table(table, small(), run, progress=False)
+        go()
     (own / "state.json").unlink()
-    again = discover_table(table, small(), run, progress=False)
     columns = ["path", "category_id", "probability"]
-    pd.testing.assert_frame_equal(again.images[columns], found.images[columns])
+    pd.testing.assert_frame_equal(go().images[columns], found.images[columns])
 
 
-def test_what_only_an_unfinished_round_needs_goes_with_the_next_command(run, table, small) -> None:
+def test_what_only_an_unfinished_round_needs_goes_with_the_next_command(run, go) -> None:
     """A kill at the very end of a round: its result is there, and its state is too."""
     own = run / "rounds" / "1"
     for name in ("state.json", "state-00000008.safetensors", "rest/manifest.json", "trainings/5/state.json"):
         (own / name).parent.mkdir(parents=True, exist_ok=True)
         (own / name).write_text("left")
     before = (own / "scores.json").read_bytes()
-    discover_table(table, small(), run, progress=False)
+    go()
     assert not [*own.glob("state*"), *own.glob("rest"), *own.glob("trainings")]
     assert (own / "scores.json").read_bytes() == before
     assert not (run / "rounds" / "2").exists()
@@ -460,12 +453,8 @@ def test_the_whole_way_from_embeddings_and_a_sample(
     placed = holotype("assign", run, squares_folder, *words[2:], "--out", tmp_path / "a.csv")
     assert placed.code == 0, placed.err
     assert len(pd.read_csv(tmp_path / "a.csv")) == n
-    for source, backbone, said in (
-        (tmp_path / "e", ["--backbone", "embedded"], "backbone digest"),  # of another network
-        (tmp_path, [], "no folder of embeddings"),
-    ):
-        refused = holotype(
-            "discover", sample, "--embeddings", source, "--out", tmp_path / "no", *backbone, *words[2:]
-        )
+    bad = {"backbone digest": (tmp_path / "e", "--backbone=embedded"), "no folder of embeddings": (tmp_path,)}
+    for said, source in bad.items():
+        refused = holotype("discover", sample, "--out", tmp_path / "no", *words[2:], "--embeddings", *source)
         assert (refused.code, said in refused.err) == (2, True)
     assert not (tmp_path / "no" / "identity.json").exists()
