@@ -121,19 +121,29 @@ def test_one_line_says_all(now: Collection, words: str) -> None:
     assert found.trains == (words not in ("", "1 image renamed", "2 images renamed"))
 
 
-def test_an_image_goes_by_content_first_and_by_path_last() -> None:
-    """a was repaired; b was renamed to c; c was filed away."""
-    found = diff_collections(index(a="1", b="2", c="3"), index(a="9", c="2", **{"old/c": "3"}))
-    assert found.then == {"a": "a", "c": "b", "old/c": "c"}
-    assert (found.repaired, found.aliases, found.new, found.gone) == (["a"], {"9": "1"}, [], [])
-
-
-def test_copies_are_as_many_images_as_there_are_files() -> None:
-    before = index(a="1", b="1", **{"x/c": "1"})
-    assert diff_collections(before, index(a="1", b="1", d="1", **{"x/c": "1"})).new == ["d"]
-    assert diff_collections(before, index(b="1", **{"x/c": "1"})).gone == ["a"]
-    found = diff_collections(before, index(a="7", b="8", d="1"))  # of each copy something else became
-    assert (found.renamed, found.aliases) == (["d"], {"7": "1", "8": "1"})
+@pytest.mark.parametrize(
+    ("before", "now", "expected"),
+    [
+        # a was repaired; b was renamed to c; c was filed away
+        (
+            index(a="1", b="2", c="3"),
+            index(a="9", c="2", **{"old/c": "3"}),
+            {"then": {"a": "a", "c": "b", "old/c": "c"}, "repaired": ["a"], "aliases": {"9": "1"}, "new": []},
+        ),
+        # copies are as many images as there are files
+        (index(a="1", b="1"), index(a="1", b="1", d="1"), {"new": ["d"], "gone": []}),
+        (index(a="1", b="1"), index(b="1"), {"new": [], "gone": ["a"]}),
+        # of each copy something else became
+        (
+            index(a="1", b="1", **{"x/c": "1"}),
+            index(a="7", b="8", d="1"),
+            {"renamed": ["d"], "aliases": {"7": "1", "8": "1"}},
+        ),
+    ],
+)
+def test_an_image_goes_by_content_first_and_by_path_last(before, now, expected) -> None:
+    found = diff_collections(before, now)
+    assert {name: getattr(found, name) for name in expected} == expected
 
 
 def test_files_that_cannot_be_read_are_known_by_path_and_stamp() -> None:
@@ -170,11 +180,8 @@ def test_boxes_that_a_detector_has_moved_a_little_are_the_same() -> None:
     assert (found.new, len(found.aliases)) == ([other], 2)
     far = diff_collections(before, Collection("photos", boxes("a.jpg", (35, 35, 30, 30), hare)))
     assert far.words == "1 image new, 1 gone"
-
-
-def test_boxes_that_were_moved_a_little_follow_a_picture_that_was_renamed() -> None:
-    """Whoever renames pictures runs the detector again, since its file calls them by their names."""
-    before = Collection("photos", boxes("x.jpg", (10, 10, 30, 30), stamp="7-1"))
+    # whoever renames pictures runs the detector again, since its file calls them by their names
+    before = Collection("photos", boxes("x.jpg", fox, stamp="7-1"))
     moved = boxes("a.jpg", (11, 11, 30, 29), stamp="7-1")
     assert diff_collections(before, Collection("photos", moved)).words == "1 image repaired"
     twins = Collection("photos", moved | boxes("b.jpg", (11, 11, 30, 29), stamp="7-1"))
@@ -182,8 +189,7 @@ def test_boxes_that_were_moved_a_little_follow_a_picture_that_was_renamed() -> N
 
 
 def test_a_few_are_shown() -> None:
-    assert shown_names(["a", "b"]) == "a, b"
-    assert shown_names("abcde") == "a, b, c and 2 more"
+    assert [shown_names(some) for some in ("ab", "abcde")] == ["a, b", "a, b, c and 2 more"]
 
 
 # -- where the images of a round lie now
@@ -265,6 +271,8 @@ def test_the_name_of_a_category_means_it() -> None:
     assert (words.means, words.names) == ({"hats": "new-01"}, {})
     again = meant(labelled("a", "a", "hats"), labelled("a", "a", "new-01"), words, new_01="caps")
     assert (again.means, again.names) == ({"hats": "new-01"}, {})  # whatever the report calls it by now
+    by_id = labelled("a", "new-01", "new-01")  # and an id takes no name away
+    assert meant(by_id, by_id, words, new_01="hats").names == {}
 
 
 def test_accents_that_a_mac_writes_apart_are_the_same_letters() -> None:
@@ -285,13 +293,6 @@ def test_a_class_that_is_renamed_and_back_has_its_name_again() -> None:
         assert meant(now, before, last, a="scarlet").names == {}  # said later, in the report
 
 
-def test_a_number_takes_no_name_away() -> None:
-    """Labels may name a class by its id, also after they have named it by its name."""
-    owls = meant(labelled("a", "owls", "owls"), labelled("a", "", ""), new_01="owls")
-    by_id = labelled("a", "new-01", "new-01")
-    assert meant(by_id, by_id, owls, new_01="owls").names == {}
-
-
 @pytest.mark.parametrize(
     ("now", "before"),
     [
@@ -306,9 +307,7 @@ def test_a_number_takes_no_name_away() -> None:
 def test_a_label_that_was_corrected_is_not_a_renamed_class(now, before) -> None:
     found = meant(labelled(*now), labelled(*before))
     assert (found.means, found.names) == ({}, {})
-
-
-def test_two_classes_cannot_both_be_the_renamed_one() -> None:
+    # two classes cannot both be the renamed one
     assert meant(labelled("c", "c", "c", "c"), labelled("a", "a", "b", "b")).names == {"a": "c"}
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import functools
 import shutil
 from pathlib import Path
 from types import SimpleNamespace
@@ -97,24 +98,30 @@ def test_edits_and_settings_are_told_as_they_then_take_part(found, photos, small
 
 
 def test_what_would_be_refused_is(found, photos, preview, small, tmp_path) -> None:
-    run = tmp_path / "run"
     with pytest.raises(InputError, match="features of two networks"):
-        stored_backbone(run, small(image_size=48).network)
+        stored_backbone(tmp_path / "run", small(image_size=48).network)
     foreign = tmp_path / "foreign.csv"
     foreign.write_text(edits_csv([Edit("somebody-1", "t", "rename", "", "new-01", "Boots")]))
     with pytest.raises(InputError, match="somebody-1"):
         preview(foreign)
     with pytest.raises(InputError, match="without --edits first"):
         plan_round(tmp_path / "other", load_table(photos), small(), foreign)
-    assert read_log(run) == []
+    assert read_log(tmp_path / "run") == []
 
 
-def test_the_classes_of_edits_take_room(found, preview, tmp_path) -> None:
+def test_the_classes_of_edits_take_room_and_names_alone_train_nothing(
+    found, photos, preview, small, tmp_path
+) -> None:
     image, id = new_image(found)
     file = edits_file(tmp_path / "run", ("confirm", image, id, id))
     assert "there are 3 known classes, so --k 5 leaves room for 2" in preview(file, k=5)[-1]
     assert "there are 3 known classes, so --k 2 becomes 3" in preview(file, k=2)[-1]
     assert "known classes" not in preview(k=5)[-1]
+    file = edits_file(tmp_path / "run", ("rename", "", found.categories[-1].id, "sky"))
+    assert "its result stands" in preview(file)[-1]
+    plan = plan_round(tmp_path / "new", load_table(photos), small())  # a first round embeds all
+    assert (plan.trains, plan.to_embed, plan.lines()) == (True, None, [])
+    assert not (tmp_path / "new").exists()
 
 
 def test_how_many_categories_corrections_have_left_is_foreseen(
@@ -150,16 +157,6 @@ def test_a_dry_run_numbers_the_round_as_training_then_does(
     for k, number in ((5, 2), (6, 3)):
         assert any(f"take part in round {number}:" in line for line in preview(k=k))
     assert discover_table(table, small(method="kmeans", k=6), run, progress=False).facts.round == 3
-
-
-def test_names_alone_train_nothing_and_a_first_round_embeds_all(
-    found, photos, preview, small, tmp_path
-) -> None:
-    file = edits_file(tmp_path / "run", ("rename", "", found.categories[-1].id, "sky"))
-    assert "its result stands" in preview(file)[-1]
-    plan = plan_round(tmp_path / "new", load_table(photos), small())
-    assert (plan.trains, plan.to_embed, plan.lines()) == (True, None, [])
-    assert not (tmp_path / "new").exists()
 
 
 # -- a messy folder, as people have it: every line that is due, and no other
@@ -243,13 +240,18 @@ def test_a_tidy_folder_has_no_further_lines(squares_folder: Path, messy: Path) -
     assert not any("labels.csv" in line for line in listed)
 
 
-def test_a_list_of_labels_that_cannot_be_used_is_told(tmp_path: Path) -> None:
+def test_a_list_that_cannot_be_used_and_a_collection_of_nothing_readable_are_told(tmp_path: Path) -> None:
     root = paint(tmp_path / "photos", {"a": 3, "b": 3})
     (root / "labels.txt").write_text("1.jpg is a fox\n")
     (root / "readme.txt").write_text("hello\n")
     (root / "prices.csv").write_text("item,price\nfilm,3\n")
     (line,) = [line for line in inspected(load_table(root)).lines if "not used" in line]
     assert "labels.txt has no column 'path'" in line
+    for file in root.rglob("*.jpg"):
+        file.write_bytes(str(file).encode())
+    seen = inspected(load_table(root))
+    assert seen.table.known == ()
+    assert seen.unread[1].endswith("a, b can be read, so they are no classes here.")
 
 
 def test_examples_are_few(tmp_path: Path) -> None:
@@ -268,15 +270,6 @@ def test_examples_are_few(tmp_path: Path) -> None:
     assert "4 pairs, for example unlabelled/copy 0.jpg and unlabelled/copy 1.jpg;" in rest
 
 
-def test_a_collection_of_nothing_readable(tmp_path: Path) -> None:
-    for name in ("a", "b"):
-        (tmp_path / name).mkdir()
-        (tmp_path / name / "1.jpg").write_bytes(name.encode())
-    seen = inspected(load_table(tmp_path))
-    assert seen.table.known == ()
-    assert seen.unread[1].endswith("a, b can be read, so they are no classes here.")
-
-
 def test_a_later_round_begins_with_a_look_too(photos, found, small, tmp_path, caplog) -> None:
     """Classes with the labels and the names that edits gave, near-equal names, lists that lie there, the time."""
     image, id = new_image(found)
@@ -286,9 +279,8 @@ def test_a_later_round_begins_with_a_look_too(photos, found, small, tmp_path, ca
         picture(number).save(photos / "sky" / f"{number}.jpg")
     (photos / "labels.csv").write_text("path,label\nunlabelled/red-15.png,red\n")
     with caplog.at_level("INFO", "holotype"):
-        discover_table(
-            load_table(photos), small(method="kmeans"), tmp_path / "run", progress=False, edits=file
-        )
+        table, config = load_table(photos), small(method="kmeans")
+        discover_table(table, config, tmp_path / "run", progress=False, edits=file)
     lines = iter(caplog.messages)
     for start in (
         "Another round is needed.",
@@ -359,9 +351,6 @@ class SlowClock:
     def __init__(self, first: float) -> None:
         self.now, self.seconds = 0.0, {"inputs": first, "learn": first}
 
-    def __call__(self) -> float:
-        return self.now
-
     def inputs(self, images: torch.Tensor) -> torch.Tensor:
         self.learn(part="inputs")
         return torch.zeros(len(images), 1, 8)
@@ -376,9 +365,8 @@ def test_a_slow_first_pass_does_not_count(first: float, squares_folder, monkeypa
     clock = SlowClock(first)
     monkeypatch.setattr("holotype.discovery.dry_run.Encoder", lambda *_: clock)
     monkeypatch.setattr("holotype.discovery.dry_run.learn", clock.learn)
-    monkeypatch.setattr(
-        "holotype.discovery.dry_run.fastest_pass", lambda run, device: fastest_pass(run, device, clock)
-    )
+    timed = functools.partial(fastest_pass, clock=lambda: clock.now)
+    monkeypatch.setattr("holotype.discovery.dry_run.fastest_pass", timed)
     backbone = SimpleNamespace(image_size=32, dim=8)
     pace = measure_throughput(load_table(squares_folder), backbone, Device.on("cpu"), views=12)
     assert (pace.trunk, pace.tail) == (pytest.approx(0.01 / 8), pytest.approx(0.01 / 12))

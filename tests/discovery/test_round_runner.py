@@ -69,13 +69,8 @@ def grouped(round: Round, caplog, label: list[str], setting: str = "auto", group
     caplog.clear()
     table = made(["a.jpg", "b.jpg", "c.jpg"], label, group)
     config = replace(round.config, bursts=setting)
-    images = replace(
-        round.images,
-        images={
-            path: round.images.images[key]
-            for path, key in zip(table.path, list(round.images.images)[:3], strict=True)
-        },
-    )
+    entries = dict(zip(table.path, list(round.images.images.values())[:3], strict=True))
+    images = replace(round.images, images=entries)
     round = replace(round, source=table, table=table, config=config, images=images)
     embedded = SimpleNamespace(features=looks(0, 0, 1), note=np.array(["", "", ""], dtype=object))
     find_round_bursts(round, shots(0, 8, 900), embedded)
@@ -245,7 +240,7 @@ def test_heads_are_read_once_for_each_content(trap_photos: Path, tmp_path: Path,
     monkeypatch.setattr(
         round_runner,
         "read_exif_all",
-        lambda paths, _: [asked.append(path) or ExifData("new") for path in paths],
+        lambda paths, _: asked.extend(paths) or [ExifData("new") for _ in paths],
     )
     assert (str(load_exif(run, table, digest)), asked) == (str(first), [])
     again = load_exif(run, table, ["other", *digest[1:]])
