@@ -17,15 +17,13 @@ from holotype.data.load import load_table
 from holotype.discovery.pipeline import discover_table
 from holotype.errors import InputError
 from holotype.export.assign import assign_images
-from holotype.export.camtrap import write_camtrap
 from holotype.export.coco import write_coco
-from holotype.export.folders import write_folders
 from holotype.export.results_table import write_labels
 from holotype.report.build import read_data
 from holotype.results.discovery import Discovery
 from tests.conftest import COLOURS
 from tests.discovery.made_round import edits_file
-from tests.discovery.trap import ANIMAL, HEIGHT, WIDTH, trap_pictures
+from tests.discovery.trap import ANIMAL, trap_pictures
 
 BOXES = 44
 """One in each of 40 pictures, and another one in four of them."""
@@ -120,36 +118,15 @@ def test_labels_and_coco_lead_back_to_the_same_boxes(run: Path, photos: Path, tm
     assert set(load_table(photos, boxes=tmp_path / "coco.json").path) == images  # pixels and shares are one
 
 
-def test_camtrap_and_folders_have_each_box(run: Path, tmp_path: Path) -> None:
-    done = write_camtrap(run, tmp_path / "package")
-    assert (done.images, done.gone) == (40, 0)
-    media = pd.read_csv(tmp_path / "package" / "media.csv")
-    observations = pd.read_csv(tmp_path / "package" / "observations.csv")
-    assert (len(media), len(observations), observations.observationID.nunique()) == (40, BOXES, BOXES)
-    assert not media.filePath.str.contains("xywh").any()
-    assert set(observations.mediaID) == set(media.mediaID)
-    assert np.allclose(observations.bboxWidth, ANIMAL[0] / WIDTH, atol=1e-4)
-    assert np.allclose(observations.bboxHeight, ANIMAL[1] / HEIGHT, atol=1e-4)
-    done = write_folders(run, tmp_path / "sorted")
-    assert (done.images, dict(done.made)) == (BOXES, {"copy": BOXES})
-    for file in (tmp_path / "sorted").rglob("*.jpg"):
-        assert " box " in file.name
-        with Image.open(file) as image:
-            assert image.size == pytest.approx((27, 27), abs=1)
-            assert shows(np.asarray(image)[12:15, 12:15].mean((0, 1)), file.name)
-
-
-@pytest.mark.parametrize("ending", ["csv", "parquet"])
-def test_new_pictures_are_placed_by_their_boxes(run: Path, photos: Path, tmp_path: Path, ending: str) -> None:
-    out = tmp_path / f"new.{ending}"
+def test_new_pictures_are_placed_by_their_boxes(run: Path, photos: Path, tmp_path: Path) -> None:
+    out = tmp_path / "new.csv"
     assigned = assign_images(run, photos, out=out, device="cpu", boxes=photos / "detections.json")
-    table = pd.read_csv(out) if ending == "csv" else pd.read_parquet(out)
+    table = pd.read_csv(out)
     assert (assigned.n, table.file.nunique()) == (BOXES, 40)
     assert table.box.str.count(",").eq(3).all()
     before = Discovery.load(run).images
     free = before[before.label == ""].set_index("path").category_id
-    placed = table.set_index("path").category_id[free.index]
-    assert list(placed) == list(free)
+    assert list(table.set_index("path").category_id[free.index]) == list(free)
 
 
 def test_the_command_line(photos: Path, tmp_path: Path, holotype, tiny_backbone_file) -> None:

@@ -187,11 +187,12 @@ def test_names_may_be_anything_and_images_that_cannot_be_read_are_told(small, tm
 
 
 @pytest.mark.usefixtures("nothing_trained")
-def test_names_count_at_once_and_nothing_is_trained(run, go) -> None:
+def test_names_count_at_once_and_nothing_is_trained(run, go, caplog) -> None:
     novel = next(c for c in Discovery.load(run).categories if c.kind == "novel")
-    file = edits_file(run, ("rename", "", novel.id, "=sky()"))
+    file = edits_file(run, ("rename", "", novel.id, "=sky()"), ("rename", "", "new-77", "x"))
     for _ in range(2):  # the second time nothing is new
         assert go(edits=file).category(novel.id).name == "=sky()"
+    assert "'new-77' is not in this run" in caplog.text
     assert "'=sky()" in (run / "assignments.csv").read_text()
     assert Discovery.load(run / "rounds" / "1").category(novel.id).name == novel.id
 
@@ -383,18 +384,18 @@ def test_a_folder_that_was_moved_and_renamed_finds_its_run(squares_folder, tmp_p
     assert find_folder(own, table) == own
 
 
-@pytest.mark.parametrize("changes", [{}, {"k": 5}], ids=["no new round", "a new round"])
 def test_a_folder_that_was_renamed_finds_its_run_every_time(
-    squares_folder, small, tmp_path, monkeypatch, changes
+    squares_folder, small, tmp_path, monkeypatch
 ) -> None:
-    """The second time it began a discovery of its own, without names and edits."""
+    """With and without a new round. The second time it began a discovery of its own, without names and edits."""
     monkeypatch.chdir(tmp_path)
     photos = Path(shutil.copytree(squares_folder, tmp_path / "photos"))
     settings = asdict(small(method="kmeans"))
     first = discover(photos, progress=False, **settings)
     photos.rename(tmp_path / "archive")
-    for _ in range(2):
-        found = discover(tmp_path / "archive", progress=False, **settings | changes)
+    for k, number in ((4, 1), (4, 1), (5, 2), (5, 2)):
+        found = discover(tmp_path / "archive", progress=False, **settings | {"k": k})
+        assert found.facts.round == number
         assert first.run_id in (found.run_id, *found.facts.earlier_runs)
     assert os.listdir("runs") == ["photos-discover"]
 

@@ -113,12 +113,6 @@ def read_round_config(folder: Path) -> RoundConfig | None:
     return ROUND_SCHEMA.make(file, RoundConfig) if file.is_file() else None
 
 
-def round_inputs(folder: Path, number: int) -> Constraints:
-    """What edits said to a round when it was begun; nothing to round 0."""
-    config = read_round_config(round_folder(folder, number))
-    return config.given if config else Constraints()
-
-
 def stated_groups(table: Table, images: Collection) -> str:
     """A digest of which images people have put into groups, "" where there are none; whatever the groups and the files
     are called."""
@@ -348,7 +342,10 @@ def plan_round(
     has_new_edits = then is not None and then.given.differs(history.given, now)
     changes = [f"The images are in {now.root} now."] if before.root != now.root else []
     changes += [f"Since round {last}: {difference.words}."] if difference.words else []
-    changes += [*_repaired(difference, now, history.given), *_class_names(labels.names)]
+    changes += _repaired(difference, now, history.given)
+    for id, name in labels.names.items():
+        again = "again" if id == name else "now"
+        changes.append(f"The class {id} is labelled {name} {again}; it stays the same class under that name.")
     changes += _labels(difference, now, said.images - history.given.images, last)
     changes += [f"Settings that differ from round {last}: {', '.join(settings)}."] if settings else []
     if has_new_edits and not difference.trains:
@@ -369,14 +366,6 @@ def _repaired(difference: CollectionDiff, now: Collection, given: Constraints) -
             "else now."
         )
     return lines
-
-
-def _class_names(names: Mapping[str, str]) -> list[str]:
-    return [
-        f"The class {id} is labelled {name} {'again' if id == name else 'now'}; it stays the same class under that "
-        "name."
-        for id, name in names.items()
-    ]
 
 
 def _labels(difference: CollectionDiff, now: Collection, overruled: Set[str], last: int) -> list[str]:
@@ -436,6 +425,8 @@ def check_same_images(
 def pending_edits(folder: Path, given: Constraints) -> tuple[int, int]:
     """How many labels, and how many images that stay out or come back, the next round would be given and the last
     one was not."""
-    inputs = round_inputs(folder, last_round(folder)).of_repaired(read_collection(folder) or Collection())
+    config = read_round_config(round_folder(folder, last_round(folder)))
+    before = config.given if config else Constraints()
+    inputs = before.of_repaired(read_collection(folder) or Collection())
     labels, rejected = given.labels.items() ^ inputs.labels.items(), given.rejected ^ inputs.rejected
     return len({key for key, _ in labels} - rejected), len(rejected)

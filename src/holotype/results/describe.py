@@ -255,7 +255,10 @@ def describe_categories(
         lowest_rows(margin, (placed >= 0) & (truth >= 0)),
         outlier_rows(cosine, placed),
     ]
-    signatures = mean @ known_prototypes(features, truth, centres[: len(known)]).T
+    labelled_mean, labelled = category_means(features, truth, len(known))
+    # unit means of the labelled images; where a class has no readable one, the centre of its images
+    prototypes = np.where((labelled > 0)[:, None], unit_rows(labelled_mean), centres[: len(known)])
+    signatures = mean @ prototypes.T
     categories = []
     for k in (int(k) for k in np.flatnonzero(n)):
         rows = np.flatnonzero(placed == k)
@@ -275,12 +278,6 @@ def describe_categories(
 
 
 # -- how an image fits its category -------------------------------------------------------------------
-
-
-def known_prototypes(features: np.ndarray, truth: np.ndarray, centres: np.ndarray) -> np.ndarray:
-    """(C, D) unit means of the labelled images; where a class has no readable one, the centre of its images."""
-    mean, n = category_means(features, truth, len(centres))
-    return np.where((n > 0)[:, None], unit_rows(mean), centres)
 
 
 def fit_scores(

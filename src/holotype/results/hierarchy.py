@@ -141,12 +141,6 @@ def build_tree(found: Discovery, features: np.ndarray, used: Set[str] = frozense
     )
 
 
-def _constrained(found: Discovery) -> np.ndarray:
-    """(N,) bool: images that stay where they are."""
-    labelled = found.images["label"].fillna("").to_numpy(dtype=object) != ""
-    return labelled | found.images["note"].fillna("").isin((MOVED_NOTE, CONFIRMED_NOTE)).to_numpy(bool)
-
-
 def _mean(features: np.ndarray, rows: np.ndarray) -> np.ndarray:
     return category_means(features[rows], np.zeros(len(rows), dtype=int), 1)[0][0]
 
@@ -189,7 +183,9 @@ def _split_all(
     rows: dict[str, np.ndarray], features: np.ndarray, found: Discovery, used: Set[str]
 ) -> list[Split]:
     """Part the category that gains most until there are twice as many, or none can be parted. rows: by id."""
-    edits, held = found.facts.edits, _constrained(found)
+    edits, note = found.facts.edits, found.images["note"].fillna("")
+    labelled = found.images["label"].fillna("") != ""
+    held = (labelled | note.isin((MOVED_NOTE, CONFIRMED_NOTE))).to_numpy(bool)
     taken = {word for c in found.categories for word in (c.id, c.name)}
     taken |= {*edits.merged, *edits.rejected, *edits.asleep, *used}
     known = {category.id for category in found.categories if category.kind == "known"}
