@@ -9,20 +9,11 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from holotype.data.bursts import (
-    SECONDS,
-    burst_units,
-    count_units,
-    find_bursts,
-    first_frames,
-    one_per_burst,
-    spread_labels,
-    with_groups,
-)
+from holotype.data.bursts import SECONDS, count_units, find_bursts, one_per_burst, spread_labels, with_groups
 from holotype.data.exif import NO_EXIF, ExifData
 from holotype.data.labels import read_csv_table
 from holotype.data.load import load_table
-from holotype.data.table import Table
+from holotype.data.table import Table, burst_units, first_frames
 
 TRAP = "trap 7"
 

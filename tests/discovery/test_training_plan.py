@@ -35,9 +35,9 @@ from holotype.export.assign import load_corrected
 from holotype.methods import METHODS, Stage
 from holotype.models.backbone import load_backbone
 from holotype.results.discovery import Discovery
-from holotype.runs.build import RunData, stages_of
+from holotype.runs.experiment import default_experiment, stages_of
 from holotype.runs.model_io import load_model
-from holotype.runs.resolve import default_experiment
+from holotype.runs.resources import RunData
 from tests.cli.test_bad_input import pressed
 from tests.training.stubs import STUBS
 

@@ -30,7 +30,7 @@ def test_one_process_gathers_nothing():
     sum_gradients([torch.nn.Parameter(x)], [])
 
 
-LATER = ("holotype.utils.torchvision_compat", "timm", "torch._dynamo", "scipy.optimize")
+LATER = ("timm", "torch._dynamo", "scipy.optimize")
 """What training imports on its way."""
 
 
@@ -114,7 +114,7 @@ import os, sys
 from pathlib import Path
 from tests.narrow import narrow
 from tests.training.conftest import decoded
-from holotype.utils.torchvision_compat import patch_torchvision
+from holotype.models.zoo import patch_torchvision
 patch_torchvision()
 import timm, torch._dynamo
 narrow()

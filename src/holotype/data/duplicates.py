@@ -79,9 +79,6 @@ def _scan_one(path: str) -> tuple[np.ndarray | None, ExifData, str]:
         return None, read_exif(path), str(problem)  # the head may be sound where the picture is not
 
 
-# -- the same pictures ----------------------------------------------------------------------------------
-
-
 def same_pictures(glances: ThumbnailScan) -> list[Pair]:
     """Return pairs of rows that look the same, sorted, copies among them; about MAX_PAIRS at most."""
     sound = np.flatnonzero(glances.problem == "")

@@ -48,11 +48,9 @@ from holotype.results.describe import LABELLED_BY_BURST, burst_text
 from holotype.results.discovery import Discovery, RunFacts
 from holotype.results.edits import FOLLOWS_NOTE
 from holotype.results.ensemble import methods_phrase
-from holotype.runs.assemble import RoundContext
-from holotype.runs.build import RunData
 from holotype.runs.experiment import Experiment
-from holotype.runs.predict import EnsembleRuns, seeds_text
-from holotype.runs.resources import ResourceCache
+from holotype.runs.predict import EnsembleRuns, RoundContext
+from holotype.runs.resources import ResourceCache, RunData
 from holotype.runs.run import Run, finish_run
 from holotype.utils.device import Device, pick_device
 from holotype.utils.serialization import read_json, read_parquet_table, write_parquet
@@ -260,7 +258,7 @@ def train_round(
     if len(seeds) > 1:
         turns = f", {methods_phrase(methods)}" if len(methods) > 1 else ""
         log.info(
-            f"{len(seeds)} trainings with the seeds {seeds_text(seeds)}{turns}, side by side; images are placed "
+            f"{len(seeds)} trainings with the seeds {seeds[0]} to {seeds[-1]}{turns}, side by side; images are placed "
             "where they agree (--seeds changes how many)."
         )
     experiments = [make_experiment(round, sample, k, method) for method in methods]

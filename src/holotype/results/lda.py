@@ -48,7 +48,7 @@ from typing import NamedTuple, Protocol
 
 import numpy as np
 
-from holotype.data.bursts import first_frames
+from holotype.data.table import first_frames
 
 FAR_QUANTILE = 0.01
 """Share of the images at hand that lie further from all centres than the limit."""
