@@ -24,7 +24,7 @@ from holotype.discovery.round_runner import (
     check_enough,
     draws_own_rows,
     exif_columns,
-    exif_text,
+    exif_sentence,
     find_round_bursts,
     load_exif,
 )
@@ -261,8 +261,8 @@ def test_heads_are_read_once_for_each_content(trap_photos: Path, tmp_path: Path,
 def test_only_what_is_known_is_told_and_becomes_a_column(heads, columns, words) -> None:
     shots = [ExifData(), *heads]
     assert list(exif_columns(shots)) == columns
-    assert words in exif_text(shots)
-    assert bool(words) == bool(exif_text(shots))
+    assert words in exif_sentence(shots)
+    assert bool(words) == bool(exif_sentence(shots))
 
 
 def test_the_tables_of_a_discovery(trap_photos: Path, run: Path, tmp_path: Path, small, caplog) -> None:

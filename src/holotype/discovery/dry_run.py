@@ -29,7 +29,7 @@ from holotype.data.paths import find_images, relative
 from holotype.data.table import Table
 from holotype.discovery.collection import Collection, shown_names
 from holotype.discovery.plan import Round, RoundPlan
-from holotype.discovery.round_runner import burst_groups, count_bursts, exif_text, expected_k
+from holotype.discovery.round_runner import burst_groups, count_bursts, exif_sentence, expected_k
 from holotype.discovery.training_plan import VIEWS_OF_A_STEP, methods_of, plan_length, resolve_settings
 from holotype.errors import InputError
 from holotype.models.backbone import Backbone
@@ -247,7 +247,7 @@ def preview_plan(plan: RoundPlan) -> list[str]:
 def exif_summary(table: Table, config: DiscoverConfig, heads: Sequence[ExifData]) -> list[str]:
     """A line about what the files say, and one about bursts, each where there is something to say. heads: of each
     image."""
-    lines = list(filter(None, [exif_text(heads)]))
+    lines = list(filter(None, [exif_sentence(heads)]))
     # every two frames are alike here: a discovery looks at the pictures as well, and finds as many or fewer
     alike, ending = np.ones((len(table), 1)), "; those that do not look alike are parted later"
     group, how = burst_groups(table, config.bursts, heads, alike, ending)

@@ -140,7 +140,7 @@ def find_round_bursts(round: Round, shots: Sequence[ExifData], embedded: Embeddi
     spread = spread_labels(with_groups(round.table, group), round.out)
     round.table = spread.table
     add_note(embedded, spread.rows, LABELLED_BY_BURST)
-    lines = [exif_text(shots)]
+    lines = [exif_sentence(shots)]
     if round.table.group is not None:
         count = count_bursts(round.table.group[round.table.usable])
         lines.append(f"{count} ({how}); a burst counts once. --bursts no counts each image.")
@@ -296,7 +296,7 @@ def exif_columns(shots: Sequence[ExifData]) -> dict[str, np.ndarray]:
     return {name: values for name, values in columns.items() if is_known[name].any()}
 
 
-def exif_text(shots: Sequence[ExifData]) -> str:
+def exif_sentence(shots: Sequence[ExifData]) -> str:
     """In one line, "" where no head says anything."""
     times = sorted(shot.taken for shot in shots if shot.taken)
     places = [shot for shot in shots if shot.latitude == shot.latitude]
