@@ -312,7 +312,7 @@ def test_confidence(small: Path, capsys) -> None:
     write_features(RUN, found.images[["x", "y"]].to_numpy())
     text = page("confidence")
     run_python(*blocks(text, "python"))
-    assert capsys.readouterr().out.splitlines()[-1] == "0.845"
+    assert capsys.readouterr().out.splitlines()[-1].count(".png") == 8  # all of them
     rows = re.findall(r"^\| (?:images in the category|look at) \| (.*) \|$", text, re.MULTILINE)
     cells = [row.replace("very many", "1000000").replace(",", "").split(" | ") for row in rows]
     assert [sample_size_hint(int(size)) for size in cells[0]] == [int(look) for look in cells[1]]
