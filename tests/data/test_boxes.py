@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from holotype.data.boxes import BadBox, Box, make_box, parse_numbers, split_box, with_box
 from holotype.data.decode import ImageProblem, open_image, read_image
 from holotype.data.detections import box_columns, read_detections
-from holotype.data.exif import upright_size
+from holotype.data.exif import upright_sizes
 from holotype.data.hashing import file_digest, file_stamps, image_digests
 from holotype.data.image_files import file_of, image_exists
 from holotype.data.labels import read_csv_table
@@ -378,7 +378,7 @@ def test_coco_boxes_are_shares_of_the_size_that_was_annotated(photos: Path) -> N
     expected = [("a.jpg", "0.1,0.1,0.2,0.3", ""), ("b.jpg", "0.0625,0.15,0.0875,0.2", "")]
     assert rows(load_table(photos / "coco", boxes=file)) == expected
     photograph(photos / "coco" / "a.jpg", np.zeros((100, 200, 3), dtype=np.uint8), orientation=6)
-    assert upright_size(str(photos / "coco" / "a.jpg")) == (100, 200)
+    assert upright_sizes([turned := str(photos / "coco" / "a.jpg")]) == {turned: (100, 200)}
     with pytest.raises(
         InputError, match="drawn on a picture of 200 x 100 pixels, which is 100 x 200 upright"
     ):

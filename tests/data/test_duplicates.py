@@ -12,7 +12,7 @@ from PIL import Image
 from holotype.data import hashing
 from holotype.data.decode import save_images
 from holotype.data.duplicates import MAX_SIMILAR, ThumbnailScan, is_readable, same_pictures, scan_thumbnails
-from holotype.data.exif import NO_EXIF, read_exif
+from holotype.data.exif import NO_EXIF, read_exif_all
 from holotype.data.hashing import file_digest, file_stamps, image_digests
 from tests.data.cameras import photograph
 
@@ -98,14 +98,14 @@ def test_a_sound_file_is_opened_once_for_its_picture_and_its_head(tmp_path: Path
     names = ("a.jpg", "b.tif", "c.png", "d.webp")
     paths = [str(photograph(tmp_path / name, pixels, **told)) for name in names]
     bare = [str(photograph(tmp_path / "bare" / name, pixels)) for name in names]
-    alone, plain = [read_exif(path) for path in paths], scan_thumbnails(bare)
+    alone, plain = [read_exif_all([path])[0] for path in paths], scan_thumbnails(bare)
     seen, opens = Image.open, []
     monkeypatch.setattr(Image, "open", lambda file, **how: opens.append(file) or seen(file, **how))
     found = scan_thumbnails(paths)
     assert sorted(opens) == sorted(paths)
     assert found.shots == alone
     assert all(shot.camera.startswith("trap 1") for shot in found.shots)
-    assert plain.shots == [read_exif(path) for path in bare]
+    assert plain.shots == [read_exif_all([path])[0] for path in bare]
     np.testing.assert_array_equal(found.colours, plain.colours)
 
 

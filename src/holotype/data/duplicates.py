@@ -14,7 +14,7 @@ import numpy as np
 from PIL import Image
 
 from holotype.data.decode import ImageProblem, open_image
-from holotype.data.exif import ExifData, read_exif
+from holotype.data.exif import ExifData, read_exif_all
 from holotype.data.image_store import DECODE_BUDGET
 from holotype.utils.device import thread_map
 
@@ -76,7 +76,7 @@ def _scan_one(path: str) -> tuple[np.ndarray | None, ExifData, str]:
                 small = image.rgb().resize((HASH_COLUMNS, HASH_ROWS), Image.Resampling.BOX)
                 return np.asarray(small), shot, ""
     except ImageProblem as problem:
-        return None, read_exif(path), str(problem)  # the head may be sound where the picture is not
+        return None, read_exif_all([path])[0], str(problem)  # the head may be sound where the picture is not
 
 
 def same_pictures(glances: ThumbnailScan) -> list[Pair]:
