@@ -140,7 +140,7 @@ def test_edits_of_another_run_are_refused_and_the_log_is_untouched(tmp_path):
     assert not (tmp_path / "edits.csv").exists()
 
 
-def test_a_disk_that_fails_leaves_the_log_as_it_was(tmp_path, monkeypatch):
+def test_a_disk_that_fails_leaves_what_the_log_had(tmp_path, monkeypatch):
     append_edits(tmp_path, [rename("Hawk")])
 
     def fail(*_: object) -> None:
@@ -149,7 +149,29 @@ def test_a_disk_that_fails_leaves_the_log_as_it_was(tmp_path, monkeypatch):
     monkeypatch.setattr("holotype.utils.atomic.os.fsync", fail)
     with pytest.raises(InputError, match="No space left"):
         append_edits(tmp_path, [rename("Owl")])
-    assert read_log(tmp_path) == [rename("Hawk")]
+    assert read_log(tmp_path)[0] == rename("Hawk")
+
+
+@pytest.mark.parametrize("last", [rename("Käfer"), rename('two\nlines, "and" more'), rename("")])
+def test_lines_are_added_and_one_that_a_kill_has_torn_is_dropped(last, tmp_path, caplog):
+    file, hawk = tmp_path / "edits.csv", rename("Hawk")
+    append_edits(tmp_path, [hawk])
+    whole, inode = file.read_bytes(), file.stat().st_ino
+    append_edits(tmp_path, [last])
+    both = file.read_bytes()
+    assert (both.startswith(whole), file.stat().st_ino) == (True, inode)  # nothing is written anew
+    for length in range(len(both)):
+        file.write_bytes(both[:length])
+        expected = [hawk] if length >= len(whole) - 1 else []
+        expected += [last] if length == len(both) - 1 else []  # but for the end of its line it is whole
+        assert read_log(tmp_path) == expected, length
+    file.write_bytes(both[:-3])
+    assert append_edits(tmp_path, [last]) == [last]
+    assert "ended in the middle of a line" in caplog.text
+    assert file.read_bytes() == both
+    file.write_bytes(both[:-1])
+    append_edits(tmp_path, [rename("Owl")])
+    assert read_log(tmp_path) == [hawk, last, rename("Owl")]
 
 
 def test_an_edit_is_the_same_wherever_its_image_lies(tmp_path):

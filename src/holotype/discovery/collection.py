@@ -202,9 +202,6 @@ def _current_places(before: list[str], keys: list[str], now: Collection) -> list
     return places
 
 
-# -- what has changed -----------------------------------------------------------------------------------
-
-
 @dataclass
 class CollectionDiff:
     """Between an index of a collection and an earlier one. Lists hold paths as seen from the root of today."""
@@ -335,9 +332,6 @@ def _similar_boxes(
             yield path, current
 
 
-# -- labels ---------------------------------------------------------------------------------------------
-
-
 def with_labels(now: Collection, labels: Iterable[str], **facts: dict[str, str]) -> Collection:
     """Return the index with other labels, and what else is known. labels: (N,)."""
     pairs = zip(now.images.items(), labels, strict=True)
@@ -363,7 +357,6 @@ def compare_labels(difference: CollectionDiff, before: Collection, now: Collecti
     difference.classes_gone = frozenset(taken - {entry.label for entry in now.images.values()})
 
 
-# -- what labels mean -----------------------------------------------------------------------------------
 #
 # A label is the id of its class, unless it is the name that somebody has given to a category (then it means that one),
 # or all images of a class came with another label at once: then the class was renamed, or has the name again that it

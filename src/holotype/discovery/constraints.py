@@ -183,9 +183,6 @@ def typical_labels(rows: pd.DataFrame, known: Sequence[str]) -> dict[str, str]:
     return labels
 
 
-# -- what cannot take part ------------------------------------------------------------------------------
-
-
 def unreadable_labels(table: Table, given: Constraints, images: Collection) -> list[str]:
     """A sentence for each image that edits have labelled and that cannot be read. images: the index of the table."""
     labels = ((path, given.labels.get(images.key(path), "")) for path in images.images)

@@ -101,9 +101,6 @@ def log_report(round: Round, table: Table) -> None:
         log.info(line)
 
 
-# -- images and classes ---------------------------------------------------------------------------------
-
-
 def _result(table: Table, config: DiscoverConfig, known: int, corrected: bool = False) -> list[str]:
     """known: classes that take part. corrected: people have said how many categories there are."""
     size = Counter(label for label in table.label if label)
@@ -226,9 +223,6 @@ def _shown_pairs(pairs: Sequence[Pair], table: Table) -> str:
     return f"{count}, {'for example ' if len(pairs) > MAX_FILES_NAMED else ''}{examples}"
 
 
-# -- the next round -------------------------------------------------------------------------------------
-
-
 def preview_plan(plan: RoundPlan) -> list[str]:
     """Say what `discover` would do with this plan; refuse what it would refuse."""
     if not (plan.last and plan.trains):
@@ -257,8 +251,6 @@ def exif_summary(table: Table, config: DiscoverConfig, heads: Sequence[ExifData]
         lines.append(f"{bursts} ({how}). A burst counts once; --bursts no counts each image.")
     return lines
 
-
-# -- time -----------------------------------------------------------------------------------------------
 
 IMAGES_READ = 16
 """Images that are read to see how long it takes."""

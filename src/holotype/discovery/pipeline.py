@@ -165,9 +165,6 @@ def write_round_result(folder: Path, now: Collection, progress: bool) -> Discove
     return found
 
 
-# -- before anything is computed --------------------------------------------------------------------------
-
-
 def check_table(table: Table, config: DiscoverConfig, folder: Path) -> None:
     """Raise InputError for collections in which there is nothing to discover, and for methods that do not exist.
 
@@ -214,7 +211,6 @@ def score_round(own: Path, plan: RoundPlan) -> None:
         RunFolder(own).write_json(SCORES_FILE, dataclasses.replace(record, scores=now).as_dict())
 
 
-# -- the run folder ---------------------------------------------------------------------------------------
 #
 # It belongs to one discovery with one backbone. Images, labels and settings belong to a round; rounds with other ones
 # go on in the same folder.

@@ -125,9 +125,6 @@ def check_embedded(table: Table, features: np.ndarray, out: np.ndarray) -> None:
         )
 
 
-# -- bursts ---------------------------------------------------------------------------------------------
-
-
 def find_round_bursts(round: Round, shots: Sequence[ExifData], embedded: Embeddings) -> None:
     """Let the round know when, where and with which camera its images were taken, and which are frames of one burst:
     frames take labels from each other. shots: (N,) what the heads of the files say."""
@@ -196,9 +193,6 @@ def check_enough(table: Table, k: int) -> None:
 def draws_own_rows(method: str) -> bool:
     """Does a method draw the images of its steps itself? Then every frame counts there."""
     return find_method(method).rows is not Method.rows
-
-
-# -- training -------------------------------------------------------------------------------------------
 
 
 def discover_categories(round: Round, embedded: Embeddings, k: int, count: CountEstimate | None) -> None:
@@ -279,8 +273,6 @@ def make_experiment(round: Round, sample: Table, k: int, method: str) -> Experim
         experiment.method.memax_target = "estimated"
     return experiment
 
-
-# -- what the heads of the files say --------------------------------------------------------------------
 
 EXIF_FILE = "shots.parquet"
 EXIF_COLUMNS = tuple(one.name for one in dataclasses.fields(ExifData))
@@ -400,8 +392,6 @@ def _has_other_images(before: Discovery, table: Table) -> bool:
     """Have images come or gone?"""
     return set(before.images["path"]) != set(table.path)
 
-
-# -- a round --------------------------------------------------------------------------------------------
 
 COUNT_FILE = "count.json"
 

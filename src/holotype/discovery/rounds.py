@@ -72,9 +72,6 @@ class StepTimer:
         self.seconds[name] = round(self.seconds.get(name, 0.0) + time.monotonic() - started, 1)
 
 
-# -- their folders ----------------------------------------------------------------------------------------
-
-
 def round_folder(folder: Path, number: int) -> Path:
     return folder / "rounds" / str(number)
 
@@ -92,9 +89,6 @@ def finished_rounds(folder: Path) -> list[int]:
 def last_round(folder: Path) -> int:
     """Number of the last finished round, 0 where there is none."""
     return max(finished_rounds(folder), default=0)
-
-
-# -- edits ------------------------------------------------------------------------------------------------
 
 
 def read_edits_of(folder: Path, file: Path, now: Collection) -> list[Edit]:
@@ -282,8 +276,6 @@ def next_constraints(folder: Path) -> Constraints:
     return replay_edits(folder).of_today(read_collection(folder) or Collection()).given
 
 
-# -- edits that cannot take part --------------------------------------------------------------------------
-
 REFUSED_FILE = "refused.txt"
 """In the run folder: a sentence for each edit that cannot take part, as they were told before the last round."""
 
@@ -312,8 +304,6 @@ def unreported(folder: Path, left: Sequence[str]) -> list[str]:
         )
     return fresh
 
-
-# -- what the run folder has of its last round ------------------------------------------------------------
 
 SHARED_FILES = (MODEL_WEIGHTS_FILE, MODEL, FEATURES, "provenance.json", SCORES_FILE)
 """What the run folder has of its last round."""
@@ -361,7 +351,6 @@ def _link(source: Path, target: Path) -> None:
         os.replace(beside, target)
 
 
-# -- what became of each category -------------------------------------------------------------------------
 #
 # A category is kept where its id is there again (runs/predict.py says when). Where it is not, or where another category
 # has taken more than a quarter of its images, those that have its images are named.

@@ -181,9 +181,6 @@ def default_trainings(config: DiscoverConfig, images: int) -> int:
     return next((n for least, n in sorted(table.items(), reverse=True) if images >= least), 1)
 
 
-# -- which methods can train ----------------------------------------------------------------------------
-
-
 def applicable_methods(
     methods: Sequence[str], data: RunData, backbone: Backbone, *, long_tail: bool = False
 ) -> tuple[tuple[str, ...], list[str]]:
@@ -215,9 +212,6 @@ def check_long_tail(methods: Sequence[str]) -> None:
         *able, last = (name for name in METHODS if supports_long_tail(name))
         names = " and ".join(methods)
         raise InputError(f"--long-tail is not for {names}; use {', '.join(able)} or {last}.")
-
-
-# -- training -------------------------------------------------------------------------------------------
 
 
 def train_ensemble(

@@ -277,9 +277,6 @@ def describe_categories(
     return Description(categories, typicality(cosine, placed), np.logical_or.reduce(signs))
 
 
-# -- how an image fits its category -------------------------------------------------------------------
-
-
 def fit_scores(
     features: np.ndarray, placed: np.ndarray, truth: np.ndarray, centres: np.ndarray, used: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
@@ -327,9 +324,6 @@ def typical_and_borderline(
     return exemplars, borderline
 
 
-# -- which images are doubtful ------------------------------------------------------------------------
-
-
 def doubtful_rows(probability: np.ndarray, placed: np.ndarray, truth: np.ndarray) -> np.ndarray:
     """(N,) bool: unlabelled images with a probability below UNSURE; the lowest UNSURE_SHARE of all where more are."""
     free = (placed >= 0) & (truth < 0)
@@ -356,9 +350,6 @@ def outlier_rows(cosine: np.ndarray, placed: np.ndarray) -> np.ndarray:
         if spread > 1e-6:  # one image, or identical ones: nothing is far
             deviation[rows] = (middle - cosine[rows]) / spread
     return lowest_rows(-deviation, placed >= 0) & (np.nan_to_num(deviation) > OUTLIER_DEVIATIONS)
-
-
-# -- how a category stands to the others --------------------------------------------------------------
 
 
 def nearest_category(k: int, centres: np.ndarray, used: np.ndarray) -> tuple[float, int | None]:

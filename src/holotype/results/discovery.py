@@ -320,8 +320,6 @@ def weighted_sizes(images: pd.DataFrame) -> dict[str, int]:
     return {str(id): round(float(n)) for id, n in total.items() if id}
 
 
-# -- features.npy: those of the trained network, where they are kept -----------------------------------
-
 FEATURES = "features.npy"
 """(N, D) float16 of every image after training; NaN for those that cannot be read."""
 CHECKSUM_MARK = b"holotype"

@@ -37,7 +37,7 @@ from holotype.results.describe import rename_in_texts, renamed_note
 from holotype.results.discovery import Category, Discovery
 from holotype.results.purity import set_purity
 from holotype.utils.atomic import write_text
-from holotype.utils.locks import wait_for_lock
+from holotype.utils.locks import check_not_link, wait_for_lock
 
 EDIT_LOG = "edits.csv"
 """The log in a run folder: edits are added and never changed."""
@@ -82,21 +82,20 @@ class Edit:
         return hashlib.sha256("\x1f".join(parts).encode()).hexdigest()[:12]
 
 
-# -- CSV --------------------------------------------------------------------------------------------------
-
-
 def read_edits(path: Path | str) -> list[Edit]:
     """Read the edits in a CSV file, in its order; a spreadsheet may have saved it with semicolons and a BOM."""
     path = Path(path)
     if not path.is_file():
         raise InputError(f"{path} is not a file; export edits.csv from the report and name that file.")
+    return _parse_edits(path.read_bytes(), path)
+
+
+def _parse_edits(content: bytes, path: Path) -> list[Edit]:
     try:
-        text = path.read_bytes().decode("utf-8-sig")
+        text = content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise InputError(f"{path} is not UTF-8 text; save it as CSV UTF-8.") from error
-    head = text.partition("\n")[0]
-    delimiter = ";" if head.count(";") > head.count(",") else ","
-    rows = csv.DictReader(io.StringIO(text, newline=""), restkey=SURPLUS, delimiter=delimiter)
+    rows = csv.DictReader(io.StringIO(text, newline=""), restkey=SURPLUS, delimiter=_delimiter(text))
     missing = [name for name in EDIT_COLUMNS if name not in (rows.fieldnames or ())]
     if missing:
         raise InputError(
@@ -107,6 +106,11 @@ def read_edits(path: Path | str) -> list[Edit]:
         return [_edit(row, path, rows.line_num) for row in filled]
     except csv.Error as error:
         raise InputError(f"{path}, line {rows.line_num}, is not CSV ({error}); export it again.") from error
+
+
+def _delimiter(text: str) -> str:
+    head = text.split("\n", 1)[0]
+    return ";" if head.count(";") > head.count(",") else ","
 
 
 def _edit(row: dict[str, str | None], path: Path, line: int) -> Edit:
@@ -135,30 +139,81 @@ def stripped(text: str) -> str:
 
 def edits_csv(edits: Iterable[Edit]) -> str:
     """Return the edits as the text of a CSV file."""
-    rows = ([*map(escape_formula, astuple(edit)), str(LOG_FORMAT)] for edit in edits)
-    return csv_text([LOG_HEADER, *rows])
+    return csv_text([LOG_HEADER]) + _lines(edits)
 
 
-# -- the log of a run folder ------------------------------------------------------------------------------
+def _lines(edits: Iterable[Edit]) -> str:
+    return csv_text([*map(escape_formula, astuple(edit)), str(LOG_FORMAT)] for edit in edits)
 
 
 def read_log(folder: Path) -> list[Edit]:
-    """Read the edits that a run folder has accepted so far, oldest first."""
+    """Read the edits that a run folder has accepted so far, oldest first, but for a line that a kill has torn."""
     path = folder / EDIT_LOG
-    return read_edits(path) if path.is_file() and path.stat().st_size else []
+    if not path.is_file():
+        return []
+    content = path.read_bytes()
+    whole = content[: _whole_length(content)]
+    return _parse_edits(whole, path) if whole.strip() else []
 
 
 def append_edits(folder: Path, edits: Sequence[Edit]) -> list[Edit]:
     """Add to the log those that it does not hold yet, and return them; InputError as in `check_run`.
 
-    The file is replaced as a whole, so that no kill and no full disk leaves a part of a line.
+    What a kill has left of a line is cut off first.
     """
     check_run(folder, edits)
     with log_locked(folder):
+        mend_log(folder)
         held = read_log(folder)
         if new := new_edits(held, edits):
-            write_text(folder / EDIT_LOG, edits_csv([*held, *new]))
+            _append(folder / EDIT_LOG, held, new)
     return new
+
+
+def _append(path: Path, held: Sequence[Edit], new: Sequence[Edit]) -> None:
+    content = path.read_bytes() if path.is_file() else b""
+    ours = content.startswith(csv_text([LOG_HEADER]).encode()) and not path.is_symlink()
+    if not ours:  # there is none, or a spreadsheet has saved it
+        write_text(path, edits_csv([*held, *new]))
+        return
+    lines = _lines(new) if content.endswith(b"\n") else "\n" + _lines(new)
+    try:
+        with open(path, "ab", opener=check_not_link) as stream:
+            stream.write(lines.encode())
+            stream.flush()
+            os.fsync(stream.fileno())
+    except OSError as error:
+        raise InputError(
+            f"{path} could not be written ({error.strerror}); free some space, then run the same command again."
+        ) from error
+
+
+def mend_log(folder: Path) -> None:
+    """Cut off the end of the log where a kill has torn its last line, and say so."""
+    path = folder / EDIT_LOG
+    content = path.read_bytes() if path.is_file() and not path.is_symlink() else b""
+    if (length := _whole_length(content)) < len(content):
+        torn = content[length:].decode(errors="replace")
+        log.warning(f"{path} ended in the middle of a line, which is dropped: {' '.join(torn.split())[:80]}")
+        os.truncate(path, length)
+
+
+def _whole_length(content: bytes) -> int:
+    """Count the bytes of the lines that were written to their end. A line break in quotation marks ends no line; the
+    last line may lack one if it has all its cells."""
+    length = end = 0
+    quoted = False
+    for line in content.splitlines(keepends=True):
+        length += len(line)
+        quoted ^= line.count(b'"') % 2 == 1
+        if not quoted and line.endswith((b"\n", b"\r")):
+            end = length
+    if end < length and not quoted and end:
+        head, last = (part.decode(errors="replace") for part in (content[:end], content[end:]))
+        rows = list(csv.reader([head.splitlines()[0], last], delimiter=_delimiter(head)))
+        has_format = rows[0][-1] != "format" or rows[-1][-1]
+        end = length if len(rows[0]) == len(rows[-1]) and has_format else end
+    return end
 
 
 def new_edits(log: Sequence[Edit], edits: Sequence[Edit]) -> list[Edit]:

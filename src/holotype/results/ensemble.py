@@ -128,9 +128,6 @@ def vote_consensus(trainings: Sequence[Training], n_known: int, k: int) -> Conse
     )
 
 
-# -- matching and voting in turns -------------------------------------------------------------------------
-
-
 def _initial_partitions(given: Sequence[np.ndarray], n_known: int, k: int) -> list[int]:
     """Every training; first the one that is nearest to all others, which equal sums leave as the start."""
     common = np.zeros((len(given), len(given)), dtype=np.int64)
@@ -157,9 +154,6 @@ def _align(
         if before is not None and (outcome == before).all():
             break
     return names, float(votes.max(axis=1).sum(dtype=np.float64))
-
-
-# -- matching ---------------------------------------------------------------------------------------------
 
 
 def match_partitions(votes: np.ndarray, category: np.ndarray, weight: np.ndarray, n_known: int) -> np.ndarray:
@@ -224,9 +218,6 @@ def _matched_share(one: np.ndarray, other: np.ndarray, n_known: int, k: int) -> 
     both = (one >= 0) & (other >= 0)
     together = np.bincount(one[both] * k + other[both], minlength=k * k).reshape(k, k)
     return int(together[np.arange(k), _pair(together, n_known)].sum())
-
-
-# -- which categories come back -----------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)

@@ -120,9 +120,6 @@ def used_ids(folder: Path) -> set[str]:
     return words
 
 
-# -- growing ----------------------------------------------------------------------------------------------
-
-
 def build_tree(found: Discovery, features: np.ndarray, used: Set[str] = frozenset()) -> Tree:
     """The tree of a discovery as it stands. features: (N, D) trained, NaN rows for images that were not read. used: ids
     and names of earlier categories, which mean no part."""
@@ -143,9 +140,6 @@ def build_tree(found: Discovery, features: np.ndarray, used: Set[str] = frozense
 
 def _mean(features: np.ndarray, rows: np.ndarray) -> np.ndarray:
     return category_means(features[rows], np.zeros(len(rows), dtype=int), 1)[0][0]
-
-
-# -- upwards ----------------------------------------------------------------------------------------------
 
 
 def _merge_all(categories: Sequence[Category], n: np.ndarray, mean: np.ndarray) -> list[Merge]:
@@ -174,9 +168,6 @@ def _merge_all(categories: Sequence[Category], n: np.ndarray, mean: np.ndarray) 
         row[a] = np.inf
         cost[a, :] = cost[:, a] = row
     return merges
-
-
-# -- downwards --------------------------------------------------------------------------------------------
 
 
 def _split_all(

@@ -119,9 +119,6 @@ def purity_text(purity: float) -> str:
     return "fairly uniform" if purity >= FAIRLY_PURE else "a mixed group"
 
 
-# -- the spot check -----------------------------------------------------------------------------------
-
-
 def sample_size_hint(n: int) -> int:
     """Return how many of n images to look at, drawn blindly: if all are right, one can be SURE_LEVEL sure that more
     than the share WANTED_PURITY of the n is. Exact (hypergeometric): 29 of very many, all of nine."""
