@@ -22,13 +22,8 @@ class Bucket:
     def __init__(self, port: int) -> None:
         import boto3
 
-        keys = {
-            "aws_access_key_id": "testing",
-            "aws_secret_access_key": "testing",
-            "region_name": "us-east-1",
-        }
         self.port = port
-        self.client: Any = boto3.client("s3", endpoint_url=f"http://127.0.0.1:{port}", **keys)
+        self.client: Any = boto3.client("s3", endpoint_url=f"http://127.0.0.1:{port}")
         self.client.create_bucket(Bucket="bucket")
 
     def put(self, key: str, content: bytes) -> None:

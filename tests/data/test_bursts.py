@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import unicodedata
-from pathlib import Path
 
 import numpy as np
 import pytest
-from PIL import Image
 
 from holotype.data.bursts import (
     SECONDS,
@@ -20,8 +18,6 @@ from holotype.data.bursts import (
     with_groups,
 )
 from holotype.data.exif import NO_EXIF, ExifData
-from holotype.data.labels import read_csv_table
-from holotype.data.load import load_table
 from holotype.data.table import Table
 
 TRAP = "trap 7"
@@ -139,14 +135,3 @@ def test_frames_take_the_label_of_their_burst(out: bool) -> None:
     assert spread.rows.tolist() == ([] if out else [1])
     assert spread.torn == ["2"]
     assert spread_labels(made(list("ab")), np.zeros(2, bool)).torn == []
-
-
-def test_a_column_group_names_bursts(tmp_path: Path) -> None:
-    for name in ("a.png", "b.png", "c.png"):
-        Image.new("RGB", (4, 4)).save(tmp_path / name)
-    (tmp_path / "list.csv").write_text('path,label,group\na.png,fox,"seq 1"\nb.png,,seq 1\n')
-    assert list(read_csv_table(tmp_path / "list.csv").group) == ["seq 1", "seq 1"]
-    both = load_table(tmp_path, tmp_path / "list.csv")
-    assert list(both.group) == ["seq 1", "seq 1", ""]
-    (tmp_path / "plain.csv").write_text("path,label\na.png,fox\n")
-    assert read_csv_table(tmp_path / "plain.csv").group is None

@@ -5,8 +5,6 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import shutil
-import subprocess
-import sys
 import threading
 import time
 import tracemalloc
@@ -27,7 +25,6 @@ from holotype.data.image_store import (
     PixelBuffer,
     Scratch,
     SpillConfig,
-    decode_in_order,
     place_pixels,
 )
 from holotype.errors import InputError
@@ -84,9 +81,6 @@ def test_resized_pixels_and_views_are_golden(golden_store: ImageStore, row: int,
         np.testing.assert_allclose(square, GOLDEN[f"{key}.normalised_sqsum_f64"], rtol=5e-5)
 
 
-# -- crops ------------------------------------------------------------------------------------------------
-
-
 def pil_crop(stored: torch.Tensor, top: int, left: int, flip: bool, size: int) -> np.ndarray:
     image = Image.fromarray(stored.numpy()).crop((left, top, left + size, top + size))
     if flip:
@@ -133,9 +127,6 @@ def test_the_gpu_gives_the_same_crops(tmp_path: Path) -> None:
     assert torch.equal(on_gpu.cut(rows, crops), pinned)
 
 
-# -- decoding ---------------------------------------------------------------------------------------------
-
-
 def test_broken_files_become_problems(tmp_path: Path) -> None:
     paths = odd_files(tmp_path)
     store = decode(paths)
@@ -175,17 +166,6 @@ def test_any_failure_of_one_image_is_its_problem(tmp_path: Path, monkeypatch: py
     store = decode([good, b, str(tmp_path / "c.gif")])
     assert store.problem.tolist() == ["", f"{b} takes more memory than there is; shrink it first.", ""]
     assert store.note.tolist() == ["", "", "first of 2 frames used"]
-
-
-@pytest.mark.parametrize(("size", "short"), [(224, 256), (128, 146), (28, 32)])
-def test_shorter_side_and_floor_of_the_longer(tmp_path: Path, size: int, short: int) -> None:
-    shapes = [(50, 69), (71, 50), (short, 2 * short), (40, 40)]
-    paths = write_noise(tmp_path, shapes)
-    store = decode(paths, size)
-    expected = [(short, short * 69 // 50), (short * 71 // 50, short), (short, 2 * short), (short, short)]
-    assert list(zip(store.height.tolist(), store.width.tolist(), strict=True)) == expected
-    # one of the right size is not touched
-    assert np.array_equal(store.image(2).numpy(), np.asarray(Image.open(paths[2])))
 
 
 @pytest.mark.parametrize(("height", "width"), [(10, 60), (60, 10), (1, 3000), (1, 1), (33, 200), (20, 80)])
@@ -237,8 +217,6 @@ def test_the_digest_tells_stores_apart(tmp_path: Path, monkeypatch) -> None:
         digests.add(changed.digest())
     assert len(digests) == len(range(0, store.nbytes, 500)) + 1
 
-
-# -- levels -----------------------------------------------------------------------------------------------
 
 CPU, META = torch.device("cpu"), torch.device("meta")
 """The meta device stands in for a GPU: it takes tensors and holds no pixels."""
@@ -330,22 +308,6 @@ def test_every_level_gives_the_same_crops_and_digest(store: ImageStore, tmp_path
             assert current.digest() == store.digest()
 
 
-def test_spilled_while_decoding_then_placed_where_it_fits(tmp_path: Path) -> None:
-    """Host memory was short on the way; the GPU, or the host after all, has room at the end."""
-    paths = write_noise(tmp_path, [(40, 50)] * 5)
-    plain, spilled = decode(paths), decode(paths, spill=SpillConfig(100, tmp_path / "scratch"))
-    assert (plain.level, spilled.level, plain.to("meta").level) == ("host", "disk", "device")
-    assert (spilled.to("cpu").level, spilled.to("meta").mapped) == ("disk", False)
-    assert place_pixels(spilled, META, "auto", Budget(PLENTY, 0, PLENTY), tmp_path)[0].level == "device"
-    assert place_pixels(spilled, CPU, "auto", Budget(0, 100, PLENTY), tmp_path)[0] is spilled
-    placed, _ = place_pixels(spilled, CPU, "auto", ROOMY, tmp_path)
-    assert placed.level == "host"
-    assert torch.equal(placed.pixels, plain.pixels)
-
-
-# -- scratch files ----------------------------------------------------------------------------------------
-
-
 def filled(images: list[np.ndarray], spill: SpillConfig | None) -> tuple[torch.Tensor, bool, list[int]]:
     buffer = PixelBuffer(len(images), spill)
     starts = [buffer.add(image) for image in images]
@@ -431,31 +393,6 @@ def test_a_file_has_its_limit_and_a_full_disk_and_a_forbidden_folder_are_said(tm
     assert np.array_equal(scratch.map().numpy(), content)
 
 
-# -- memory while decoding --------------------------------------------------------------------------------
-
-MEASURE = """
-import resource, sys
-from PIL import Image
-from holotype.data.image_store import decode_in_order
-Image.init()
-before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-problems = [image.problem for image in decode_in_order([sys.argv[1]] * 2, 256, 2, progress=False)]
-assert problems == ["", ""], problems
-print((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) // 1024)
-"""
-
-
-@pytest.mark.skipif(sys.platform != "linux", reason="ru_maxrss is counted in kB on Linux")
-def test_two_images_of_many_pixels_take_their_turn(tmp_path: Path) -> None:
-    """As many threads as images, which are transparent and turned. There is room for one at a time."""
-    exif, file = Image.Exif(), tmp_path / "large.png"
-    exif[0x0112] = 6
-    Image.new("RGBA", (5000, 5000)).save(file, exif=exif, compress_level=1)
-    ran = subprocess.run([sys.executable, "-c", MEASURE, str(file)], capture_output=True, text=True)
-    assert (ran.returncode, ran.stderr) == (0, "")
-    assert int(ran.stdout) < 8 * 5000**2 / 2**20 + 140
-
-
 def test_room_is_shared_and_one_always_gets_in() -> None:
     room, inside, most, order = MemoryBudget(100), [0], [0], []
     lock = threading.Lock()
@@ -477,14 +414,3 @@ def test_room_is_shared_and_one_always_gets_in() -> None:
         thread.join(10)
     assert sorted(order) == [20, 30, 40, 60, 100, 500, 1000]
     assert (most[0] <= 100, inside) == (True, [0])
-
-
-def test_room_is_given_back_after_a_failure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    room = MemoryBudget(64)
-    monkeypatch.setattr("holotype.data.image_store.DECODE_BUDGET", room)
-    (whole,) = write_noise(tmp_path, [(40, 40)])
-    cut = tmp_path / "cut.png"
-    cut.write_bytes(Path(whole).read_bytes()[:-40])
-    found = list(decode_in_order([str(cut), whole, str(cut), "gone.png", whole], 32, 2, progress=False))
-    assert [bool(image.problem) for image in found] == [True, False, True, True, False]
-    assert room._free == 64

@@ -12,8 +12,6 @@ import pytest
 
 from holotype.data.label_hygiene import similar_names, unsorted_names
 from holotype.data.labels import (
-    LabelFile,
-    match_labels,
     read_csv_table,
     read_list,
     read_sample_info,
@@ -155,17 +153,6 @@ def test_rows_without_an_image_may_be_left_out(tmp_path: Path, caplog: pytest.Lo
     assert [line.startswith("Left out: 2 of the 4 ") for line in caplog.messages] == [True, True]
     with pytest.raises(InputError, match="None of the images"):
         load_table(write(tmp_path / "m.csv", "path,label\n7.png,x\n"), skip_missing=True)
-    pd.DataFrame({"path": ["a.png", "b.png"], "label": ["x", "y"]}).to_parquet(tmp_path / "l.parquet")
-    with pytest.raises(
-        InputError, match=r"2 of the 2 things are gone, for example 'a.png' \(row 1\), 'b.png'"
-    ):
-        match_labels(
-            read_list(tmp_path / "l.parquet"),
-            (tmp_path,),
-            set().__contains__,
-            list,
-            missing="things are gone",
-        )
 
 
 def test_labels_of_heaps_are_taken_away(tmp_path: Path) -> None:
@@ -189,17 +176,6 @@ def test_accents_that_a_mac_writes_apart_are_the_same_letters(tmp_path: Path) ->
     assert load_table(root, write(tmp_path / "l.csv", text)).known == ("Goéland", "fox")
 
 
-@pytest.mark.parametrize("whole", [True, False])
-def test_pictures_without_a_box_stay_where_they_are_asked_for(tmp_path: Path, whole: bool) -> None:
-    paths = [f"/photos/{row}.jpg" for row in range(4)]
-    box = ["", "0 0 0.5 0.5", " ", ""]
-    listed = LabelFile(tmp_path / "l.csv", paths, [""] * 4, None, list(range(4)), box=box)
-    found = match_labels(listed, (tmp_path,), set(paths).__contains__, list, missing="", whole=whole)
-    cut = [path for path in found.path if path not in paths]
-    assert len(cut) == 1
-    assert found.path == ([paths[0], *cut, *paths[2:]] if whole else cut)
-
-
 def test_a_sample_is_written_and_known_again_and_a_column_weight_alone_makes_none(tmp_path: Path) -> None:
     """Somebody's list of animals may say what they weigh, and need not be a number."""
     file, animals = tmp_path / "sample.parquet", tmp_path / "animals.parquet"
@@ -214,8 +190,6 @@ def test_a_sample_is_written_and_known_again_and_a_column_weight_alone_makes_non
     touch(tmp_path, "a.png")
     assert load_table(write(tmp_path / "l.csv", "path,label,weight\na.png,fox,heavy\n")).weight is None
 
-
-# -- lists in a stream ------------------------------------------------------------------------------------
 
 PLAIN = {
     "paths.csv": "path\na.png\nb c.png\n",
@@ -266,8 +240,6 @@ def test_a_plain_list_is_the_table_in_a_stream_and_others_are_left_to_it(name: s
     assert list(stream_paths(tmp_path / "wide.csv").each) == [str(tmp_path / "a.png")]
 
 
-# -- paths ------------------------------------------------------------------------------------------------
-
 BASE = Path("/photos")
 IMAGES = ("fox/1.jpg", "fox/2.JPG", "badger/1.jpg", "badger/Köln.jpg", "loose.jpg", "deep/down/owl/7.jpg")
 
@@ -311,31 +283,19 @@ def test_an_image_that_is_listed_as_it_stands_is_no_other_one() -> None:
 
 
 def test_quotes_and_roots() -> None:
-    assert [unquoted(text) for text in (" 'a' ", '"a b"', "o'", "'", "''", "it's")] == [
-        "a",
-        "a b",
-        "o'",
-        "'",
-        "",
-        "it's",
-    ]
+    texts = {" 'a' ": "a", '"a b"': "a b", "o'": "o'", "'": "'", "''": "", "it's": "it's"}
+    assert {text: unquoted(text) for text in texts} == texts
     assert in_quotes("C:\\me\\1.jpg") == "'C:\\me\\1.jpg'"
     assert in_quotes("a\x1b[2J.jpg") == "'a\\x1b[2J.jpg'"  # no letter of a name steers a terminal
     assert relative(["a/b/c.png", "a/d#3"], "a") == ["b/c.png", "d#3"]
     assert relative(["a/b.png"], "") == ["a/b.png"]
 
 
-# -- names of classes -------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     "names",
     [
-        *(
-            ("Canna Lily", "canna lily"),
-            ("canna_lily", "Canna-Lily", "cannalily"),
-            ("great tit", "Great Tits"),
-        ),
+        ("Canna Lily", "canna lily"),
+        *(("canna_lily", "Canna-Lily", "cannalily"), ("great tit", "Great Tits")),
         *(("Café noir", "cafe noir"), ("Käfer", "Ka\u0308fer"), ("great cormorant", "great comorant")),
         *(("great cormorant", "great cormoranr"), ("great cormorant", "great cormornat", "great cormorantt")),
     ],
@@ -347,11 +307,8 @@ def test_one_class_under_several_names(names: tuple[str, ...]) -> None:
 @pytest.mark.parametrize(
     "names",
     [
-        *(
-            ("type 1", "type 2", "type a", "type b"),
-            ("species 0001", "species 0002"),
-            ("fox", "box", "fix", "ox"),
-        ),
+        ("type 1", "type 2", "type a", "type b"),
+        *(("species 0001", "species 0002"), ("fox", "box", "fix", "ox")),
         *(("Boeing 737-200", "Boeing 737-300", "Boeing 737-30"), ("horse", "house"), ("bus", "bu", "b")),
         *(("Least Tern", "Leaf Tern", "Arctic Tern"), ("Barn Swallow", "Bank Swallow"), ("???", "!!!")),
         tuple(f"species of the genus {i:05d}" for i in range(5_000)),  # which takes no time
@@ -359,14 +316,6 @@ def test_one_class_under_several_names(names: tuple[str, ...]) -> None:
 )
 def test_different_classes_are_different(names: tuple[str, ...]) -> None:
     assert similar_names(names) == []
-
-
-def test_groups_grow_together_and_stand_in_order() -> None:
-    """The first and the last are two letters apart, and one class all the same."""
-    cormorants = ["Great-Cormorants", "great cormoran", "great cormorant"]
-    names = ["zebra finch", "Zebra Finch", *reversed(cormorants), "great kormorant"]
-    assert similar_names(names) == [cormorants, ["Zebra Finch", "zebra finch"]]
-    assert similar_names([]) == []
 
 
 def test_heaps_dates_and_folders_of_cameras_are_no_classes() -> None:

@@ -46,9 +46,6 @@ def fresh() -> None:
     storage._remote.cache_clear()
 
 
-# -- what lies there --------------------------------------------------------------------------------------
-
-
 def test_objects_are_listed_and_read(bucket: Bucket) -> None:
     odd = "photos/a b/100% #1? ü.png"
     for key, content in (("photos/1.png", square()), (odd, b"0123456789"), ("other/2.png", b"")):
@@ -110,9 +107,6 @@ def test_tars_and_parquet_files_in_a_bucket(bucket: Bucket, tmp_path: Path) -> N
         table = load_table(bucket.address(source))
         assert list(table.label) == ["fox"] * 3 + [""] * 4, source
         assert [read_image(path)[0].getpixel((0, 0))[0] for path in table.path] == list(range(7)), source
-
-
-# -- what is wrong ----------------------------------------------------------------------------------------
 
 
 @contextmanager
@@ -177,9 +171,6 @@ def test_passwords_and_unknown_settings_in_addresses_are_refused(address: str, m
     assert "secret" not in str(told.value)
 
 
-# -- other stores -----------------------------------------------------------------------------------------
-
-
 @pytest.fixture
 def stand_in(tmp_path: Path, monkeypatch):
     """A folder that stands in for a store: what is ours is the same for all of them."""
@@ -228,9 +219,6 @@ def test_the_file_systems_of_other_stores_open_without_asking_anybody() -> None:
         storage.STORES["gs"]("gs://bucket?region=eu")
     with pytest.raises(StorageError, match="cannot be read"):
         remote_stamp("ftp://host/a")
-
-
-# -- addresses --------------------------------------------------------------------------------------------
 
 
 def test_addresses_and_members_are_told_from_paths(tmp_path: Path) -> None:
