@@ -141,6 +141,7 @@ def test_a_file_of_the_same_size_and_time_is_not_read_again(tmp_path: Path, read
     again = image_digests(paths, file_stamps(paths), known)
     assert read == [paths[1]]
     assert (again[0], again[1] != first[1], again[2]) == (first[0], True, first[2])
+    assert file_stamps([str(tmp_path / "gone.jpg"), "\0"]) == ["", ""]
     # one that could not be read the last time
     assert image_digests(paths[:1], stamp[:1], [(stamp[0], "")]) == first[:1]
 

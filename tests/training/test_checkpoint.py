@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import errno
 import json
 import os
@@ -22,7 +21,6 @@ from holotype.training.checkpoint import (
     read_checkpoint_info,
     save_checkpoint,
 )
-from holotype.training.divergence import Restart
 
 
 def lines(folder):
@@ -51,36 +49,6 @@ def test_a_state_is_found_again_and_later_lines_are_dropped(tmp_path):
     Checkpointer(tmp_path).resume()
     assert [line["counter"] for line in lines(tmp_path)] == [3]
     assert len(list(tmp_path.glob("state-*.safetensors"))) == 1
-
-
-def test_a_restart_takes_back_the_lines_after_the_state_and_is_told_once(tmp_path):
-    one = Restart("train", 3, 2, 0.05)
-    journal = Checkpointer(tmp_path)
-    for counter in (3, 6, 9):
-        journal.write(kind="epoch", counter=counter)
-    bad = state(counter=11, step=2)
-    journal.save(bad)
-    journal.restart(CheckpointState(Position(0, 2, 0, 6), 0.0, {}), [one])
-    journal.write(kind="epoch", counter=9)
-    told = {"kind": "restart", "stage": "train", "epoch": 3, "back_to": 2, "rate": 0.05, "counter": 6}
-    epochs = [{"kind": "epoch", "counter": counter} for counter in (3, 6, 9)]
-    assert lines(tmp_path) == [*epochs[:2], told, epochs[2]]
-    assert Checkpointer(tmp_path).resume().guard == {}  # that state knows of no restart: it is yet to come
-    assert lines(tmp_path) == epochs[:2]
-    journal.restart(CheckpointState(Position(0, 2, 0, 6), 0.0, {}), [one])
-    journal.save(dataclasses.replace(state(counter=7, step=1), guard={"restarts": [vars(one)]}))
-    journal.write(kind="epoch", counter=9)
-    assert Checkpointer(tmp_path).resume().guard == {"restarts": [vars(one)]}
-    assert lines(tmp_path) == [*epochs[:2], told]
-
-
-def test_without_a_folder_nothing_is_written(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    journal = Checkpointer(None)
-    journal.write(kind="epoch", counter=3)
-    journal.save(state(1, 1))
-    assert journal.resume() is None
-    assert list(tmp_path.iterdir()) == []
 
 
 def test_of_several_processes_the_first_writes_and_all_read(tmp_path, monkeypatch):
@@ -123,12 +91,8 @@ def test_a_state_of_another_run_is_refused(tmp_path):
     ("change", "said"),
     [
         *(
-            ({key: value}, "train from the start")
-            for key, value in (("epoch", None), ("step", "2"), ("begun", 1))
-        ),
-        *(
-            ({key: value}, "train from the start")
-            for key, value in (("seconds", "long"), ("guard", []), ("stage", [0]))
+            ({key: "x"}, "train from the start")
+            for key in ("epoch", "step", "begun", "seconds", "guard", "stage")
         ),
         ({"tensors": "../other/state-00000001.safetensors"}, "lie in another folder"),
         ({"tensors": None}, "no training state: tensors is None"),

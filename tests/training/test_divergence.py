@@ -20,8 +20,6 @@ from holotype.training.divergence import (
 )
 from holotype.utils.serialization import SchemaError
 
-# -- the rule -------------------------------------------------------------------------------------------
-
 
 def fall(epoch: int, start: float = 8.0, end: float = 3.0) -> float:
     """A loss that learns, with a little noise."""
@@ -70,11 +68,6 @@ def test_a_stage_that_goes_on_from_trained_weights_only_wavers():
     assert left_at({"a": value} for value in wide) is None
 
 
-def test_a_term_alone_that_only_ramps_up_or_slowly_returns():
-    for term in (*SCHEDULES.values(), lambda e: 6.0 * abs(1 - e / 20)):
-        assert left_at({"b": term(e)} for e in range(40)) is None
-
-
 def test_a_flat_noisy_loss_is_on_its_course_and_a_burst_is_not():
     generator = torch.Generator().manual_seed(0)
     noise = torch.rand(200, generator=generator).tolist()
@@ -91,18 +84,6 @@ def test_nothing_is_judged_before_the_stage_has_settled():
     assert left_at([*epochs[:2], *[{"a": 1.0}] * 4, *epochs[2:4]], settled=9) is None
 
 
-def test_an_epoch_that_rises_a_little_is_not_sound_though_no_departure():
-    course = LossHistory()
-    for epoch in range(20):
-        course.follow({"a": fall(epoch)}, SETTLED_EPOCHS)
-    assert course.sound
-    course.follow({"a": fall(20) + 0.8}, SETTLED_EPOCHS)
-    assert (course.sound, course.far) == (False, 0)
-    for _ in range(3):  # a level that lasts is the course
-        course.follow({"a": fall(20) + 0.8}, SETTLED_EPOCHS)
-    assert course.sound
-
-
 def test_weights_that_are_no_numbers():
     sound = torch.ones(3, requires_grad=True)
     assert all_finite([])
@@ -113,9 +94,6 @@ def test_weights_that_are_no_numbers():
             DivergenceGuard().judge(0, {"a": bad}, [sound])
         with pytest.raises(Diverged):
             DivergenceGuard().judge(0, {"a": 1.0}, [torch.tensor(bad)])
-
-
-# -- the state to go back to ----------------------------------------------------------------------------
 
 
 def watched(losses) -> DivergenceGuard:

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import copy
-
 import pytest
 import torch
 from torch import nn
 
 from holotype.data.augment import normalise
 from holotype.errors import InputError
-from holotype.methods import Method, Prediction, Stage, Task
+from holotype.methods import Method, Stage, Task
 from holotype.models.ema import Teacher
 from holotype.training import encoder as encode
-from holotype.training.encoder import Encoder, Unregistered, predict_table
+from holotype.training.encoder import Encoder
 from holotype.utils.device import Device
 
 from .conftest import tiny_backbone, whole_network
@@ -118,48 +116,3 @@ def test_compiled_blocks_see_one_number_of_images_when_images_are_placed(monkeyp
         found = torch.cat([encoder.embed(part) for part in x.split(8)])
         torch.testing.assert_close(found, encoder.module(x))
     assert seen == [8, 8]
-
-
-class Nearest:
-    """Category = the largest feature; probability and score say which row was asked for."""
-
-    def predict(self, features):
-        return Prediction(features.argmax(-1), features[:, 0].double(), features[:, 1])
-
-
-def test_images_that_cannot_be_read_are_placed_nowhere(monkeypatch):
-    features = torch.rand(11, 4, generator=torch.Generator().manual_seed(0))
-    rows = torch.tensor([0, 3, 4, 8, 10])
-    unread = torch.ones(11, dtype=torch.bool).index_fill(0, rows, False)
-    expected = (
-        features.argmax(-1).masked_fill(unread, -1),
-        *features[:, :2].masked_fill(unread[:, None], torch.nan).T,
-    )
-    for at_once in (encode.PREDICT_BATCH, 3):
-        monkeypatch.setattr(encode, "PREDICT_BATCH", at_once)
-        found = predict_table(Nearest(), features, rows)
-        torch.testing.assert_close(
-            (found.category, found.probability, found.known_score), expected, equal_nan=True
-        )
-
-
-class Owner(nn.Module):
-    def __init__(self, trunk) -> None:
-        super().__init__()
-        self.trunk, self.head = trunk, nn.Linear(3, 2)
-
-    def forward(self, x):
-        return self.head(self.trunk(x))
-
-
-def test_an_unregistered_module_is_called_and_looked_into_like_the_module():
-    """Its owner neither trains nor saves nor moves nor copies it."""
-    trunk = nn.Sequential(nn.Linear(4, 3), nn.Tanh())
-    frozen, x = Unregistered(trunk), torch.randn(2, 4)
-    assert torch.equal(frozen(x), trunk(x))
-    assert frozen.training == trunk.training
-    assert list(frozen.parameters()) == list(trunk.parameters())
-    owner = Owner(frozen).double()
-    assert set(owner.state_dict()) == {"head.weight", "head.bias"}
-    assert trunk[0].weight.dtype == torch.float32
-    assert copy.deepcopy(owner).trunk.module is trunk

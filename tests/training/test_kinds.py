@@ -10,12 +10,12 @@ from torch import nn
 from holotype.config.schema import TrainConfig
 from holotype.data.augment import centre_crops, normalise
 from holotype.errors import InputError
-from holotype.methods import Images, ParamGroup, Progress, Stage, Task
+from holotype.methods import ParamGroup, Progress, Stage, Task
 from holotype.methods.schedules import cosine_lr
 from holotype.training.loop import Loop
 from holotype.utils.device import Device
 
-from .conftest import assert_equal_weights, metrics, stop_and_resume, tiny_backbone, weights
+from .conftest import metrics, tiny_backbone, weights
 from .stubs import DrawsItsRows, FollowsATeacher, OwnEncoder, TellsTheTime, TokensThenImages
 
 
@@ -28,9 +28,6 @@ def after_each_step(loop, look) -> None:
         look()
 
     loop.method.after_step = both
-
-
-# -- a teacher ------------------------------------------------------------------------------------------
 
 
 def test_the_teacher_follows_the_tail_with_the_momentum_of_the_step(world):
@@ -47,9 +44,6 @@ def test_the_teacher_follows_the_tail_with_the_momentum_of_the_step(world):
     found = weights(loop)[f"method.teacher.copies.0.{name.removeprefix('tail.')}"]
     torch.testing.assert_close(found.double(), expected, rtol=1e-5, atol=1e-6)
     assert not torch.equal(found, student[-1])
-
-
-# -- time -----------------------------------------------------------------------------------------------
 
 
 def test_every_step_is_told_its_own_time(world):
@@ -77,9 +71,6 @@ def test_a_rate_of_its_own_follows_its_pace_and_the_others_the_loop(world, tmp_p
         assert rates[""] == pytest.approx(cosine_lr(0.05, at.epoch, 2))
     assert len({rates["method.classifier"] for rates in seen}) == len(seen) == 2 * loop.steps
     assert [line["lr"] for line in metrics(tmp_path)] == [cosine_lr(0.05, epoch, 2) for epoch in range(2)]
-
-
-# -- rows of its own --------------------------------------------------------------------------------------
 
 
 def test_a_method_that_draws_its_rows_sees_those_and_no_others(world, tmp_path):
@@ -121,9 +112,6 @@ def test_rows_that_no_step_could_see_are_refused(world, monkeypatch, rows, says)
         loop.fit()
 
 
-# -- tokens first, images then ----------------------------------------------------------------------------
-
-
 def test_the_source_switches_with_the_stage_and_the_record_names_both(world, tmp_path):
     loop = world.loop(TokensThenImages, epochs=4, cache=world.cache(tmp_path))
     assert loop.mode == "cached 4+2 4 epochs, images 2 epochs"
@@ -142,16 +130,6 @@ def test_the_source_switches_with_the_stage_and_the_record_names_both(world, tmp
     assert not torch.equal(start["tail.prompt"], weights(loop)["tail.prompt"])
     assert all(torch.equal(trunk[name], p) for name, p in loop.encoder.trunk.state_dict().items())
     assert not any("trunk" in name for name in weights(loop))
-
-
-@pytest.mark.parametrize("stop_after", [4, 14])  # in the first stage, in the second
-def test_a_run_on_cached_tokens_and_images_resumes_bit_for_bit(world, tmp_path, stop_after):
-    def make(**given):
-        return world.loop(TokensThenImages, epochs=4, cache=world.cache(tmp_path), **given)
-
-    whole = make()
-    whole.fit()
-    assert_equal_weights(weights(whole), weights(stop_and_resume(make, tmp_path / "run", stop_after)))
 
 
 def test_images_are_placed_as_the_last_stage_sees_them(world, tmp_path):
@@ -194,21 +172,6 @@ def test_an_encoder_that_registers_the_trunk_or_is_set_instead_of_built_is_refus
 
     with pytest.raises(InputError, match="sets `encoder` itself; let build_encoder return it"):
         world.loop(Sets)
-
-
-# -- what the loop hands out --------------------------------------------------------------------------------
-
-
-def test_images_are_those_that_can_be_read_and_cost_one_pass():
-    passes = []
-    row, label = torch.tensor([0, 2, 3]), torch.tensor([1, -1, 0])
-    images = Images(row, label, 5, torch.Generator(), lambda: passes.append(1) or torch.eye(3))
-    assert not passes
-    assert torch.equal(images.features(), images.features())
-    assert len(passes) == 1
-    assert images.spread(label, -1).tolist() == [1, -1, -1, 0, -1]
-    assert torch.equal(images.spread(images.features())[[0, 2, 3]], torch.eye(3))
-    assert not images.spread(images.features())[[1, 4]].any()
 
 
 def test_a_rate_of_nobody_is_refused(world, monkeypatch):

@@ -20,16 +20,6 @@ from .stubs import STUBS, TwoStages
 TRAINED = {**{name: cls for name, cls in METHODS.items() if name != "kmeans"}, **STUBS}
 
 
-@pytest.mark.parametrize("name", [*METHODS, *STUBS])
-def test_every_kind_of_method_goes_through_the_loop(world, name):
-    loop = world.loop(TRAINED.get(name, name))
-    placed = loop.fit()
-    assert placed.category.shape == (len(world.table),)
-    assert 0 <= placed.category.min() <= placed.category.max() < 4
-    assert torch.isfinite(placed.probability).all()
-    assert torch.equal(loop.predict().category, placed.category)
-
-
 @pytest.mark.parametrize("name", TRAINED)
 def test_resumed_equals_uninterrupted_bit_for_bit(world, name, tmp_path):
     make = partial(world.loop, TRAINED[name], epochs=3)

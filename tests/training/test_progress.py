@@ -6,7 +6,6 @@ import contextlib
 import io
 import os
 import signal
-import threading
 
 import pytest
 
@@ -50,16 +49,6 @@ def test_a_signal_raises_the_flag_and_whoever_asks_again_after_a_while_need_not_
     assert caught == []
 
 
-def test_what_nohup_ignores_stays_ignored():
-    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
-    try:
-        with StopRequest() as stop:
-            os.kill(os.getpid(), signal.SIGHUP)
-            assert not stop.requested
-    finally:
-        signal.signal(signal.SIGHUP, before)
-
-
 def test_afterwards_signals_reach_whom_they_reached_before(caught):
     before = [signal.getsignal(number) for number in SIGNALS]
     with contextlib.suppress(ZeroDivisionError), StopRequest():
@@ -69,20 +58,6 @@ def test_afterwards_signals_reach_whom_they_reached_before(caught):
     for number in SIGNALS:
         os.kill(os.getpid(), number)
     assert caught == list(SIGNALS)
-
-
-def test_outside_the_main_thread_handlers_stay_as_they_are(caught):
-    during = []
-
-    def train() -> None:
-        with StopRequest() as stop:
-            during.extend([*(signal.getsignal(number) for number in SIGNALS), stop.requested])
-
-    before = [signal.getsignal(number) for number in SIGNALS]
-    thread = threading.Thread(target=train)
-    thread.start()
-    thread.join()
-    assert during == [*before, False]
 
 
 class Term:
@@ -169,14 +144,3 @@ def test_on_a_terminal_the_bar_moves(monkeypatch, no_color):
     for word in ("represent", "3/7", "cls 0.123", "epoch 1: all 0.500", "\x1b["):
         assert word in shown
     assert ("\x1b[38;" in shown) is not no_color
-
-
-def test_in_a_pipe_it_is_plain_lines_of_which_the_last_is_always_there(capsys):
-    with TrainingBar(True, "train", 7) as bar:
-        bar.step({"cls": Term()})
-        assert capsys.readouterr().err == ""  # too soon
-    assert capsys.readouterr().err.startswith("train: 1/7 steps, 14 %, ")
-    with console_options(quiet=True), TrainingBar(True, "train", 7) as bar:
-        bar.step({"cls": Term()})
-        bar.say("epoch 1")
-    assert capsys.readouterr() == ("", "")

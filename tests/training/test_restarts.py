@@ -104,22 +104,6 @@ def test_a_run_that_was_killed_ends_as_one_that_was_not(world, tmp_path, uninter
     assert metrics(tmp_path) == uninterrupted[1]
 
 
-def test_a_kill_before_the_first_state_after_the_restart(world, tmp_path, uninterrupted):
-    """The state is one of the bad stretch, and the restart that it does not know of comes again, once."""
-    with pytest.raises(Killed):
-        kill_after(explosive(world, out=tmp_path), 9).fit()
-    assert "sound" in read_checkpoint_info(tmp_path)["guard"]
-    second = explosive(world, out=tmp_path)
-    second.config.save_seconds = 1e9
-    with pytest.raises(Killed):
-        kill_after(second, 6).fit()
-    assert [line["kind"] for line in metrics(tmp_path)] == ["epoch", "epoch", "restart", "epoch"]
-    loop = explosive(world, out=tmp_path)
-    loop.fit()
-    assert_equal_weights(weights(loop), uninterrupted[0])
-    assert metrics(tmp_path) == uninterrupted[1]
-
-
 def test_a_state_written_after_the_restart_never_takes_the_place_of_one_before(world, tmp_path, monkeypatch):
     """The same counters come again: a kill between tensors and facts must leave a pair that belongs together."""
     with pytest.raises(Killed):

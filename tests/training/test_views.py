@@ -90,29 +90,6 @@ def test_views_differ_and_repeat(kind, request):
     assert not torch.equal(found, features(source, views, (*KEY[:3], 3), rows=rows))
 
 
-@pytest.mark.parametrize("kind", ["fresh", "cached"])
-def test_weak_views_do_not_depend_on_the_strong_ones(kind, request):
-    source, rows = request.getfixturevalue(kind), ROWS.clamp_min(1)
-    alone, beside = (features(source, Views(weak=2, strong=s), rows=rows) for s in (0, 1))
-    torch.testing.assert_close(alone, beside[:, :2])
-
-
-@pytest.mark.parametrize(("share", "different"), [("batch", 1), ("group", 2), ("none", 6)])
-def test_who_shares_the_strong_operations(fresh, monkeypatch, share, different):
-    seen = []
-    monkeypatch.setattr(
-        sources, "apply_recipe", lambda x, recipe: seen.append(recipe) or apply_recipe(x, recipe)
-    )
-    features(fresh, Views(weak=1, strong=2, share=share, groups=2), rows=ROWS[:1])
-    assert len(seen) == 2
-    for recipe in seen:
-        drawn = [tuple(float(x) for f in vars(recipe).values() for x in f[row]) for row in range(6)]
-        assert len(set(drawn)) == different
-        if share == "group":
-            assert drawn == drawn[:2] * 3
-    assert not torch.equal(seen[0].cutout, seen[1].cutout)
-
-
 def test_a_cached_view_is_the_view_that_the_key_of_the_cache_says(world, cached):
     """Each drawn entry, made by hand from the image: crop, recipe, trunk, tail."""
     views, rows, usable = cached.cache.views, ROWS.clamp_min(1), torch.arange(1, 48)
@@ -334,19 +311,3 @@ def test_the_gpu_gets_the_same_bytes(start: Start, pin: bool) -> None:
     torch.cuda.synchronize()
     for request, result in enumerate(results):
         assert torch.equal(result.cpu(), batch(request).long()), request
-
-
-@needs_gpu
-def test_the_gpu_computes_while_the_next_batch_comes(start: Start) -> None:
-    """take() does not wait for the work that is queued on the device."""
-    ahead = start(batch, torch.device("cuda"))
-    for request in range(3):
-        ahead.expect(request)
-    ahead.take()
-    torch.cuda.synchronize()
-    torch.cuda._sleep(2_000_000_000)  # about a second
-    busy = torch.cuda.Event()
-    busy.record()
-    taken = ahead.take()
-    assert not busy.query()
-    assert torch.equal(taken.cpu(), batch(1))

@@ -84,9 +84,6 @@ def restarts(rank: int, out: str) -> None:
     note(out, rank, restarts=told, weights=digest(*loop.model_tensors().values()), sentence=sentence)
 
 
-# -- what processes tell each other -----------------------------------------------------------------------
-
-
 def meet(rank: int, out: str) -> None:
     narrow()
     torch.set_num_threads(1)
@@ -117,15 +114,8 @@ def tells(rank: int, out: str) -> None:
     )  # the first alone does
     state = journal.resume()
     step = None if state is None else [state.position.counter, state.tensors["a"].tolist()]
-    note(
-        out,
-        rank,
-        first=first,
-        all=all_gather_object(10 * rank),
-        fault=fault,
-        here=local_world_size(),
-        resumed=step,
-    )
+    told = {"first": first, "all": all_gather_object(10 * rank), "fault": fault, "here": local_world_size()}
+    note(out, rank, **told, resumed=step)
 
 
 ROOMS = {
