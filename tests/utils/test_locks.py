@@ -120,7 +120,9 @@ def test_a_crowd_takes_turns(tmp_path):
     assert not list(tmp_path.rglob(LOCK))
 
 
-def test_two_runs_of_one_process_cannot_share_a_folder_which_goes_with_the_lock_if_it_is_empty(tmp_path):
+def test_runs_of_one_process_cannot_share_a_folder_and_of_its_processes_the_first_holds(
+    tmp_path, monkeypatch
+):
     (tmp_path / "mine").mkdir()
     with lock_folder(tmp_path / "a" / "b"), lock_folder(tmp_path / "c"), lock_folder(tmp_path / "mine"):
         assert "in use by another run of this very process" in refused(tmp_path / "c")
@@ -128,9 +130,6 @@ def test_two_runs_of_one_process_cannot_share_a_folder_which_goes_with_the_lock_
         (tmp_path / "c" / "result.json").write_text("{}")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["c", "mine"]
     assert [path.name for path in (tmp_path / "c").iterdir()] == ["result.json"]
-
-
-def test_of_the_processes_of_a_run_the_first_alone_holds(tmp_path, monkeypatch):
     monkeypatch.setenv("WORLD_SIZE", "2")
     monkeypatch.setenv("RANK", "0")
     with lock_folder(tmp_path):
@@ -139,9 +138,6 @@ def test_of_the_processes_of_a_run_the_first_alone_holds(tmp_path, monkeypatch):
         with lock_folder(tmp_path):
             pass
         assert (tmp_path / LOCK).exists()
-
-
-# -- where there are no locks -----------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("number", [errno.ENOTSUP, errno.ENOLCK, errno.ENOSYS, errno.EIO])
@@ -188,9 +184,6 @@ def test_what_cannot_be_written_needs_no_lock_unless_somebody_holds_it(tmp_path,
         assert "in use" in refused(tmp_path / "held")
         with lock_folder(tmp_path), wait_for_lock(tmp_path / "edits.csv", "the log of edits"):
             assert [path.name for path in tmp_path.iterdir()] == ["held"]
-
-
-# -- files that several commands write, or read while another would clear them ----------------------------
 
 
 def test_what_a_killed_process_left_of_a_lock_is_removed_and_a_held_one_is_not(tmp_path):
