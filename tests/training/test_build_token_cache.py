@@ -44,9 +44,7 @@ def passes(monkeypatch):
     """Counts the images that went through the trunk to fill a cache."""
     seen = []
     fill = build_token_cache.fill_cache
-    monkeypatch.setattr(
-        build_token_cache, "fill_cache", lambda *given: seen.append(len(given[4])) or fill(*given)
-    )
+    monkeypatch.setattr(build_token_cache, "fill_cache", lambda *x: seen.append(len(x[4])) or fill(*x))
     return seen
 
 
@@ -89,7 +87,7 @@ def test_anything_that_changes_the_content_makes_another_cache(world, tmp_path, 
     assert len(list((tmp_path / "tokens").iterdir())) == 2
 
 
-def test_a_deleted_or_cut_file_is_made_again(world, tmp_path, passes, caplog):
+def test_a_deleted_cut_or_damaged_file_is_made_again(world, tmp_path, passes, caplog):
     content = build(world, tmp_path).tokens.clone()
     (file,) = (tmp_path / "tokens").iterdir()
     whole = file.read_bytes()
@@ -97,13 +95,7 @@ def test_a_deleted_or_cut_file_is_made_again(world, tmp_path, passes, caplog):
         file.unlink() if damaged is None else file.write_bytes(damaged)
         assert torch.equal(build(world, tmp_path).tokens, content)
     assert f"{file} was damaged since it was written" in caplog.text
-    assert len(passes) == 4
-
-
-def test_a_damaged_file_is_noticed_when_it_is_read_and_made_again(world, tmp_path, passes):
-    """A bit of one view has flipped: views beside it are fine, and the sentence says what to do about this one."""
-    content = build(world, tmp_path).tokens.clone()
-    (file,) = (tmp_path / "tokens").iterdir()
+    # a bit of one view has flipped: views beside it are fine, and the sentence says what to do about this one
     damaged = bytearray(file.read_bytes())
     damaged[5 * content[0].numel() * 2 + 3] ^= 16
     file.write_bytes(damaged)
@@ -113,17 +105,12 @@ def test_a_damaged_file_is_noticed_when_it_is_read_and_made_again(world, tmp_pat
         found.take(torch.tensor([6, 5]))
     assert not file.exists()
     assert torch.equal(build(world, tmp_path).tokens, content)
-    assert len(passes) == 2
-
-
-def room_beside_the_images(world, nbytes: int) -> float:
-    """GB of host memory that leave so many bytes for tokens; the images are there already."""
-    return (world.store.nbytes + nbytes) / 1e9
+    assert len(passes) == 5
 
 
 def test_a_cache_larger_than_the_memory_is_a_mapped_file(world, tmp_path, caplog):
     whole = build(world, tmp_path / "a")
-    small = build(world, tmp_path / "b", host_gb=room_beside_the_images(world, 1000))
+    small = build(world, tmp_path / "b", host_gb=(world.store.nbytes + 1000) / 1e9)
     assert small.level == "disk"
     assert small.views == VIEWS
     assert torch.equal(small.tokens, whole.tokens)
@@ -182,7 +169,7 @@ def test_views_shrink_before_the_level_changes(room, views, level, reason):
     assert re.search(reason, found.reason)
 
 
-def test_in_a_file_there_are_the_images_of_all_processes():
+def test_in_a_file_there_are_the_images_of_all_processes_and_somewhere_it_must_fit():
     """Each of four holds a quarter of 400 images in memory; the file serves them all, and holds every one."""
     found = plan(host=6, disk=60, on=CPU, whole=400)  # of 400 images a view takes four times as much
     assert (found.views, found.level) == (CacheViews(9, 4), "disk")
@@ -190,17 +177,11 @@ def test_in_a_file_there_are_the_images_of_all_processes():
     with pytest.raises(InputError, match="400 images"):
         plan(host=6, disk=26, on=CPU, whole=400)
     assert plan(host=25, on=CPU, whole=400).level == "host"
-
-
-def test_nothing_fits_anywhere():
+    for wanted in (CacheViews(2, 0), CacheViews(1, 1)):
+        with pytest.raises(InputError, match=r"a step draws 2 weak and 1 strong views .* use at least 2\+1"):
+            fit_to_needs(wanted, NEEDS, fixed=False)
     with pytest.raises(InputError, match=r"100 images with 16\+8 views takes 500.0 kB.*--cache-views off"):
         plan(device=6, host=6, disk=6)
-
-
-@pytest.mark.parametrize("wanted", [CacheViews(2, 0), CacheViews(1, 1)])
-def test_fewer_views_than_a_step_draws_are_refused(wanted):
-    with pytest.raises(InputError, match=r"a step draws 2 weak and 1 strong views .* use at least 2\+1"):
-        fit_to_needs(wanted, NEEDS, fixed=False)
 
 
 SHARDED_ROWS = torch.tensor([0, 2, 3, 5, 6, 7, 8, 9, 10, 12, 13, 14, 15, 16, 18, 19, 20])  # 17 of 21
@@ -247,7 +228,9 @@ def test_a_process_draws_what_it_holds_and_all_draw_the_same(monkeypatch, sample
         assert 0 < torch.isin(alone, labelled).float().mean() < 1
 
 
-def test_a_cache_in_shards_holds_the_same_tokens(world, tmp_path, monkeypatch) -> None:
+def test_a_cache_in_shards_holds_the_same_tokens_and_on_a_disk_one_file_serves_all(
+    world, tmp_path, monkeypatch
+) -> None:
     whole = world.cache(tmp_path / "whole")
     seen = 0
     for rank in range(2):
@@ -262,9 +245,6 @@ def test_a_cache_in_shards_holds_the_same_tokens(world, tmp_path, monkeypatch) -
         assert torch.equal(part.shards.owner(rows), torch.full_like(rows, rank))
     assert seen == len(world.table)
     assert part.nbytes * 2 == whole.nbytes
-
-
-def test_on_a_disk_one_file_serves_all(world, tmp_path, monkeypatch) -> None:
     as_process(monkeypatch, 1, 2)
     monkeypatch.setattr("holotype.training.build_token_cache.find_budget", lambda *_: Budget(0, 0, 10**9))
     cache = world.cache(tmp_path, shards=4)
@@ -272,22 +252,16 @@ def test_on_a_disk_one_file_serves_all(world, tmp_path, monkeypatch) -> None:
     assert bool((cache.position >= 0).all())
 
 
-@pytest.mark.parametrize(
-    ("shards", "batch", "processes", "said"),
-    [
+def test_what_shards_do_not_go_with_is_refused(world, tmp_path, monkeypatch) -> None:
+    group = np.array([str(i // 3) for i in range(len(world.table))], dtype=object)
+    for shards, batch, processes, said in (
         (4, 18, 1, "the batch size 18 cannot be drawn evenly from 4 shards"),
         (3, 12, 2, "3 shards cannot be dealt out evenly to 2 processes"),
         (49, 49, 1, "larger than the 48 usable"),
-    ],
-)
-def test_what_cannot_be_dealt_out_is_said(world, monkeypatch, shards, batch, processes, said) -> None:
-    as_process(monkeypatch, 0, processes)
-    with pytest.raises(InputError, match=said):
-        index_rows(world.table, batch, shards)
-
-
-def test_what_shards_do_not_go_with_is_refused(world, tmp_path) -> None:
-    group = np.array([str(i // 3) for i in range(len(world.table))], dtype=object)
+    ):
+        as_process(monkeypatch, 0, processes)
+        with pytest.raises(InputError, match=said):
+            index_rows(world.table, batch, shards)
     with pytest.raises(InputError, match="more than the 17 usable images"):
         CacheShards.deal(SHARDED_ROWS, 21, 18)
     with pytest.raises(InputError, match="deals out a token cache, and this run has none"):

@@ -29,7 +29,7 @@ def pictures(n: int) -> torch.Tensor:
     return torch.randint(256, (n, 3, 32, 32), dtype=torch.uint8, generator=generator)
 
 
-def test_tokens_do_not_depend_on_the_chunks(monkeypatch):
+def test_tokens_do_not_depend_on_the_chunks_and_give_the_features_of_the_images(monkeypatch):
     images = pictures(23)
     whole = Encoder(tiny_backbone(), fp32()).inputs(images)
     monkeypatch.setitem(encode.CHUNK, "cpu", 5)
@@ -38,9 +38,6 @@ def test_tokens_do_not_depend_on_the_chunks(monkeypatch):
     torch.testing.assert_close(encoder.inputs(images), whole)
     x = normalise(images, encoder.mean, encoder.std, torch.float32)
     torch.testing.assert_close(whole, encoder.tail.prepare(encoder.trunk(x)))
-
-
-def test_prepared_tokens_give_the_features_of_the_images():
     encoder = Encoder(tiny_backbone(), fp32())
     images = pictures(6)
     x = normalise(images, encoder.mean, encoder.std, torch.float32)
@@ -94,9 +91,8 @@ def test_the_tail_refuses_what_no_stage_gives(train_blocks):
 
 def test_a_compiled_trunk_always_sees_one_shape(monkeypatch):
     seen = []
-    monkeypatch.setattr(
-        encode, "CompiledTrunk", lambda trunk, *_: lambda x: seen.append(len(x)) or trunk(x.float())
-    )
+    stand_in = lambda trunk, *_: lambda x: seen.append(len(x)) or trunk(x.float())  # noqa: E731
+    monkeypatch.setattr(encode, "CompiledTrunk", stand_in)
     encoder = Encoder(tiny_backbone(), fp32(), compiled=True, images_at_once=8)
     images = pictures(19)
     found = encoder.inputs(images)

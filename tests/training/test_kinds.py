@@ -46,15 +46,12 @@ def test_the_teacher_follows_the_tail_with_the_momentum_of_the_step(world):
     assert not torch.equal(found, student[-1])
 
 
-def test_every_step_is_told_its_own_time(world):
+def test_every_step_is_told_its_own_time_and_a_rate_of_its_own_follows_its_pace(world, tmp_path):
     loop = world.loop(TellsTheTime, epochs=3)
     loop.fit()
     steps = 3 * loop.steps
     expected = [1 + number / steps for number in range(steps)] + [0.0] * (64 - steps)
     torch.testing.assert_close(loop.method.ticks, torch.tensor(expected))
-
-
-def test_a_rate_of_its_own_follows_its_pace_and_the_others_the_loop(world, tmp_path):
     loop = world.loop(TellsTheTime, epochs=2, out=tmp_path)
     seen = []
 
@@ -119,9 +116,8 @@ def test_the_source_switches_with_the_stage_and_the_record_names_both(world, tmp
     assert world.loop(OwnEncoder).mode == "images"
     seen = []
     encode = loop.method.encode
-    loop.method.encode = lambda stage, inputs, now: (
-        seen.append((stage.name, inputs.shape)) or encode(stage, inputs, now)
-    )
+    spy = lambda stage, x, now: seen.append((stage.name, x.shape)) or encode(stage, x, now)  # noqa: E731
+    loop.method.encode = spy
     start = weights(loop)
     trunk = {name: p.clone() for name, p in loop.encoder.trunk.state_dict().items()}
     loop.fit()
@@ -159,7 +155,7 @@ def test_an_encoders_first_weights_depend_on_the_seed_alone(world):
     assert not torch.equal(first(0), first(1))
 
 
-def test_an_encoder_that_registers_the_trunk_or_is_set_instead_of_built_is_refused(world, monkeypatch):
+def test_an_encoder_that_registers_the_trunk_or_is_set_and_a_rate_of_nobody_are_refused(world, monkeypatch):
     takes_it = lambda self, trunk, tail: nn.ModuleList([trunk.module, tail])  # noqa: E731
     monkeypatch.setattr(TokensThenImages, "build_encoder", takes_it)
     with pytest.raises(InputError, match="The encoder of TokensThenImages registers the frozen trunk"):
@@ -172,9 +168,6 @@ def test_an_encoder_that_registers_the_trunk_or_is_set_instead_of_built_is_refus
 
     with pytest.raises(InputError, match="sets `encoder` itself; let build_encoder return it"):
         world.loop(Sets)
-
-
-def test_a_rate_of_nobody_is_refused(world, monkeypatch):
     monkeypatch.setattr(TellsTheTime, "stages", lambda self: [Stage(rates=(ParamGroup("method.absent"),))])
     with pytest.raises(InputError, match=r"the rate of 'method\.absent' is nobody's"):
         world.loop(TellsTheTime).fit()

@@ -62,7 +62,7 @@ def test_groups_are_those_of_the_reference_code():
     assert {name for name, p in learnable.items() if not p.requires_grad} == frozen
 
 
-def test_what_a_stage_does_not_train_is_frozen_until_one_does():
+def test_what_a_stage_does_not_train_is_frozen_until_one_does_and_nothing_is_refused():
     learnable = network()
     before = {name: p.detach().clone() for name, p in learnable.items()}
     step(learnable, build_sgd(learnable, ("method",), 0.1, 0.9, 0.1), 0)
@@ -71,9 +71,6 @@ def test_what_a_stage_does_not_train_is_frozen_until_one_does():
         assert torch.equal(p, before[name]) != name.startswith("method"), name
     step(learnable, build_sgd(learnable, ("tail",), 0.1, 0.9, 0.1), 1)
     assert all(not torch.equal(p, before[name]) for name, p in learnable.items())
-
-
-def test_a_stage_that_trains_nothing_is_refused():
     with pytest.raises(InputError, match="no parameter learns: none begins with trunk or other"):
         build_sgd(network(), ("trunk", "other"), 0.1, 0.9, 0.0)
 

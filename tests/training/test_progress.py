@@ -83,20 +83,15 @@ def test_a_bar_that_is_not_shown_is_silent_and_waits_for_nothing(capfd):
     assert capfd.readouterr() == ("", "")
 
 
-def test_a_bar_shows_stage_terms_and_lines_on_stderr(capsys):
+def test_a_bar_shows_stage_terms_and_lines_on_stderr_and_runs_share_one(capsys):
     with TrainingBar(True, "represent", 7) as bar:
         bar.advance_to(2)
         bar.step({"cls": Term(), "con": Term()})
         bar.say("epoch 1: all 0.500")
         assert bar.done == 3
-    shown = capsys.readouterr()
-    assert shown.out == ""
-    for word in ("represent", "3/7", "cls 0.123", "con 0.123", "epoch 1: all 0.500"):
-        assert word in shown.err
-
-
-def test_runs_that_train_together_share_a_bar(capsys):
-    """Their steps add up, whatever they had done before; a later stage that counts from 0 takes nothing back."""
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert all(word in err for word in ("represent", "3/7", "cls 0.123", "con 0.123", "epoch 1: all 0.500"))
     with TrainingBar(True, "2 runs", 20) as bar:
         one, other = bar.part("simgcd s0"), bar.part("rpc s1")
         with one:  # closing a part leaves the bar to the others
@@ -108,10 +103,7 @@ def test_runs_that_train_together_share_a_bar(capsys):
         other.say("epoch 1: All 44.4")
         assert bar.done == 4 + 1 + 1 + 1
     shown = capsys.readouterr().err
-    assert "2 runs" in shown
-    assert "7/20" in shown
-    assert "simgcd s0: cls 0.123" in shown
-    assert "rpc s1: epoch 1: All 44.4" in shown
+    assert all(word in shown for word in ("2 runs", "7/20", "s0: cls 0.123", "rpc s1: epoch 1: All 44.4"))
 
 
 def test_scores_in_a_line():

@@ -55,10 +55,8 @@ def features(source, views, key=KEY, rows=ROWS):
     requests = source.draw(rows, views, key)
     for request in requests:
         source.expect(request)
-    n_views = views.weak + views.strong
-    return torch.stack(
-        [source.encoder.embed(source.views(source.fetch(r))).unflatten(0, (n_views, -1)) for r in requests]
-    )
+    found = [source.encoder.embed(source.views(source.fetch(request))) for request in requests]
+    return torch.stack(found).unflatten(1, (views.weak + views.strong, -1))
 
 
 def crop_by_hand(store, view):
