@@ -20,10 +20,7 @@ from holotype.data.image_files import (
     HEIF,
     IMAGE_EXTENSIONS,
     decoders,
-    file_of,
-    image_exists,
     install_hint,
-    split_archive,
 )
 from holotype.errors import InputError
 from tests.data.cameras import photograph
@@ -138,7 +135,7 @@ def test_transparency_lies_on_white(mode: str, tmp_path: Path) -> None:
     assert (read(tmp_path / "half.png")[0] == 204).all()
 
 
-def test_first_frame_with_a_note(tmp_path: Path) -> None:
+def test_first_frame_with_a_note_and_what_is_no_image_or_vanishes(tmp_path: Path, monkeypatch) -> None:
     frames = [Image.new("RGB", (4, 4), color) for color in (RED, (0, 255, 0), (0, 0, 255))]
     for name in ("a.gif", "a.webp", "a.tif", "a.png"):
         extra = {"lossless": True} if name.endswith("webp") else {}
@@ -146,20 +143,6 @@ def test_first_frame_with_a_note(tmp_path: Path) -> None:
         pixels, note = read(tmp_path / name)
         assert (pixels == RED).all(), name
         assert note == "first of 3 frames used", name
-
-
-@pytest.mark.filterwarnings("ignore:Corrupt EXIF data")
-@pytest.mark.parametrize(
-    "exif", [b"Exif\x00\x00MM\x00*\xff\xff\xff\xff garbage", b"Exif\x00\x00no TIFF header"]
-)
-def test_broken_exif_does_not_lose_the_image(exif: bytes, tmp_path: Path) -> None:
-    Image.fromarray(gradient()).save(tmp_path / "a.png", exif=exif)
-    pixels, note = read(tmp_path / "a.png")
-    assert np.array_equal(pixels, gradient())
-    assert note in ("", "unreadable EXIF data ignored")
-
-
-def test_files_that_are_no_images_or_vanish(tmp_path: Path, monkeypatch) -> None:
     (tmp_path / "empty.jpg").write_bytes(b"")
     (tmp_path / "text.jpg").write_text("hello" * 100)
     (tmp_path / "a.heic").write_text("hello" * 100)
@@ -177,9 +160,20 @@ def test_files_that_are_no_images_or_vanish(tmp_path: Path, monkeypatch) -> None
     assert "cannot be read (No such file or directory)" in problem(tmp_path / "gone.jpg")
 
 
+@pytest.mark.filterwarnings("ignore:Corrupt EXIF data")
+@pytest.mark.parametrize(
+    "exif", [b"Exif\x00\x00MM\x00*\xff\xff\xff\xff garbage", b"Exif\x00\x00no TIFF header"]
+)
+def test_broken_exif_does_not_lose_the_image(exif: bytes, tmp_path: Path) -> None:
+    Image.fromarray(gradient()).save(tmp_path / "a.png", exif=exif)
+    pixels, note = read(tmp_path / "a.png")
+    assert np.array_equal(pixels, gradient())
+    assert note in ("", "unreadable EXIF data ignored")
+
+
 @pytest.mark.parametrize("kind", ["EPS", "ICO", "TGA", "PCX", "SGI", "PDF"])
 def test_no_other_decoder_sees_a_disguised_file_and_no_program_is_started(
-    kind: str, tmp_path, monkeypatch
+    kind, tmp_path, monkeypatch
 ) -> None:
     started = []
     for name in ("Popen", "run", "call", "check_call", "check_output"):
@@ -248,24 +242,6 @@ def test_endings_decoders_and_the_documentation_agree(monkeypatch: pytest.Monkey
     assert registered == ["HEIF"]
 
 
-def test_only_files_of_a_known_kind_are_containers_and_real_files_win(tmp_path: Path) -> None:
-    folder = tmp_path / "camera #2" / "roll#7"  # folders with a hash and a number are folders
-    folder.mkdir(parents=True)
-    names = ("x.npz", "data_batch_1", "train", "train.bin", "notes.txt", "photo", "roll")
-    for name in names:
-        (folder / name).write_bytes(b"x")
-    split = [name for name in names if split_archive(f"{folder / name}#3") == (str(folder / name), 3)]
-    assert split == ["x.npz", "train.bin"]
-    assert not image_exists(f"{folder}/roll#3")
-    np.savez(folder / "pack.npz", x=np.stack([gradient(), 255 - gradient()]))
-    Image.fromarray(gradient()).save(folder / "pack.npz#1", format="PNG")
-    Image.fromarray(gradient()).save(folder / "a#1.png")
-    for path in (f"{folder}/pack.npz#0", f"{folder}/pack.npz#1", f"{folder}/a#1.png"):
-        assert image_exists(path)
-        assert np.array_equal(read(path)[0], gradient())
-    assert file_of(f"{folder}/pack.npz#0") == f"{folder}/pack.npz"
-
-
 @pytest.mark.parametrize("shape", [(3, 5, 4), (3, 5, 4, 3)])
 def test_npz(shape: tuple[int, ...], tmp_path: Path, monkeypatch) -> None:
     images = np.random.default_rng(1).integers(0, 256, shape, dtype=np.uint8)
@@ -276,11 +252,8 @@ def test_npz(shape: tuple[int, ...], tmp_path: Path, monkeypatch) -> None:
         read(f"{tmp_path}/a.npz#3")
     np.savez(tmp_path / "a.npz", x=np.full((1, 2, 2), 7, np.uint8))  # one that changes is read again
     assert (read(f"{tmp_path}/a.npz#0")[0] == 7).all()
-    odd = (
-        {"x": np.array([{"a": 1}], dtype=object)},
-        {"x": np.zeros((2, 4, 4))},
-        {"y": np.zeros((2, 4, 4), np.uint8)},
-    )
+    objects, small = np.array([{"a": 1}], dtype=object), np.zeros((2, 4, 4), np.uint8)
+    odd = ({"x": objects}, {"x": np.zeros((2, 4, 4))}, {"y": small})
     for number, arrays in enumerate(odd):
         np.savez(tmp_path / f"{number}.npz", **arrays)
         with pytest.raises(ImageProblem, match=f"{number}.npz"):

@@ -45,9 +45,7 @@ def test_all_that_a_camera_tells(tmp_path: Path) -> None:
         *(("a.jpg", odd, "", "") for odd in ("2024:05:31", "2024:05:31 08:25")),
     ],
 )
-def test_times_and_offsets_as_devices_write_them(
-    tmp_path, name: str, taken: str, offset: str, told: str
-) -> None:
+def test_times_and_offsets_as_devices_write_them(tmp_path, name, taken, offset, told) -> None:
     file = photograph(tmp_path / name, taken=taken, offset=offset, model="HP2X")
     assert read_exif(str(file)) == ExifData(told, camera="HP2X")
 

@@ -28,7 +28,7 @@ from holotype.data.image_store import (
     place_pixels,
 )
 from holotype.errors import InputError
-from holotype.utils.memory import LEVELS, Budget, Level
+from holotype.utils.memory import LEVELS, Budget
 
 from .noise import odd_files, write_noise
 
@@ -132,9 +132,9 @@ def test_broken_files_become_problems(tmp_path: Path) -> None:
     store = decode(paths)
     assert [bool(p) for p in store.problem] == [False, *[True] * 5, False]
     assert not torch.stack([store.height, store.width])[:, 1:-1].any()
-    assert torch.equal(store.image(6), decode([paths[-1]]).image(0)), (
-        "images after a broken one keep their place"
-    )
+    assert torch.equal(
+        store.image(6), decode([paths[-1]]).image(0)
+    )  # images after a broken one keep their place
     zeros = torch.zeros(2, dtype=torch.int64)
     for rows, top, wrong in (([0, 2], [0, 0], 2), ([0, 0], [0, 9], 0)):
         for cut in (store.cut, store.crop):
@@ -199,13 +199,8 @@ def test_worker_count_changes_nothing_and_the_buffer_holds_the_images_alone(tmp_
 def test_the_digest_tells_stores_apart(tmp_path: Path, monkeypatch) -> None:
     paths = write_noise(tmp_path, [(32, 64), (64, 32), (32, 32)])
     store = decode(paths)
-    others = [
-        decode(paths[::-1]),
-        decode(paths[:2]),
-        decode(paths, 14),
-        decode([]),
-        decode([*paths, "missing"]),
-    ]
+    lists = (paths[::-1], paths[:2], [], [*paths, "missing"])
+    others = [*map(decode, lists), decode(paths, 14)]
     others.append(dataclasses.replace(store, height=store.width, width=store.height))  # the same bytes
     assert store.digest() == decode(paths).digest()
     assert len({one.digest() for one in (store, *others)}) == 7
@@ -246,9 +241,7 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> ImageStore:
         (META, "auto", Budget(1000, 2000, PLENTY), "disk", "2.0 kB of host memory"),
     ],
 )
-def test_the_first_level_with_room(
-    store, tmp_path, device, choice, budget: Budget, level: Level, says: str
-) -> None:
+def test_the_first_level_with_room(store, tmp_path, device, choice, budget, level, says) -> None:
     placed, line = place_pixels(store, device, choice, budget, tmp_path)
     assert placed.level == level
     assert placed.device.type == (device.type if level == "device" else "cpu")
@@ -329,9 +322,7 @@ def test_the_file_holds_what_memory_would(tmp_path: Path, share: float | None) -
     assert not folder.exists() or list(folder.iterdir()) == []
 
 
-def test_it_moves_as_soon_as_the_total_is_foreseen_and_one_large_image_does_not_decide(
-    tmp_path: Path,
-) -> None:
+def test_it_moves_as_soon_as_the_total_is_foreseen_and_one_large_image_does_not_decide(tmp_path) -> None:
     image, large = np.zeros((10, 10, 3), dtype=np.uint8), np.zeros((10, 40, 3), dtype=np.uint8)
     buffer = PixelBuffer(1000, SpillConfig(500 * image.size, tmp_path))
     for _ in range(SPILL_MARGIN - 1):

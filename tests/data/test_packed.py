@@ -57,11 +57,9 @@ def test_a_row_group_is_read_once_for_its_rows_and_few_are_kept(tmp_path: Path, 
     rows = [(str(i), noise.bytes(1000), "") for i in range(40)]
     file = str(write_parquet(tmp_path / "t.parquet", rows, group=10))
     monkeypatch.setattr(parquet, "CACHED_BYTES", 25_000)
-    read = []
-    original = pq.ParquetFile.read_row_group
-    monkeypatch.setattr(
-        pq.ParquetFile, "read_row_group", lambda self, n, **how: read.append(n) or original(self, n, **how)
-    )
+    read, original = [], pq.ParquetFile.read_row_group
+    spy = lambda self, n, **how: read.append(n) or original(self, n, **how)  # noqa: E731
+    monkeypatch.setattr(pq.ParquetFile, "read_row_group", spy)
     assert [parquet.read_row(file, str(i)) for i in range(40)] == [content for _, content, _ in rows]
     assert read == [0, 1, 2, 3]
     assert sum(values.nbytes for values in parquet._groups.values()) <= 25_000
@@ -98,7 +96,7 @@ def test_files_without_images_are_refused_at_once(tmp_path: Path, holotype) -> N
         assert said in outcome.err
 
 
-def test_labels_lie_beside_the_images(tmp_path: Path) -> None:
+def test_labels_lie_beside_the_images_and_no_image_is_lost_to_the_key_of_another(tmp_path: Path) -> None:
     caption = b"A long sentence about what the photograph shows, which nobody would call a label at all."
     members = [("./a.jpg", square((1, 2, 3), kind="JPEG")), ("./a.cls", b"fox\n"), ("readme.md", b"hello")]
     beside = {
@@ -115,9 +113,6 @@ def test_labels_lie_beside_the_images(tmp_path: Path) -> None:
     assert (table.name, table.root) == ("s", str(tmp_path))
     with pytest.raises(InputError, match=r"a\.json is no readable label"):
         load_table(write_tar(tmp_path / "s.tar", [("a.png", square()), ("a.json", b"{")]))
-
-
-def test_no_image_is_lost_to_the_key_of_another(tmp_path: Path) -> None:
     members = [("1.left.png", square((1, 1, 1))), ("1.right.png", square((2, 2, 2))), ("1.cls", b"fox")]
     members += [
         ("2.png", square((3, 3, 3))),

@@ -81,9 +81,7 @@ def test_a_bucket_is_a_folder(bucket: Bucket, squares_folder: Path, tmp_path: Pa
         load_table(labels)
 
 
-def test_the_environment_may_tell_the_endpoint_and_an_address_counts_more(
-    bucket: Bucket, monkeypatch
-) -> None:
+def test_the_environment_may_tell_the_endpoint_and_an_address_counts_more(bucket, monkeypatch) -> None:
     monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://127.0.0.1:{bucket.port}/")
     told = storage.s3_settings("s3://bucket")
     place = (told["scheme"], told["endpoint_override"], told["anonymous"])

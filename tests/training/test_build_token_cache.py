@@ -228,7 +228,7 @@ def test_a_process_draws_what_it_holds_and_all_draw_the_same(monkeypatch, sample
         assert 0 < torch.isin(alone, labelled).float().mean() < 1
 
 
-def test_a_cache_in_shards_holds_the_same_tokens_and_on_a_disk_one_file_serves_all(
+def test_a_cache_in_shards_holds_the_same_tokens_and_on_disk_one_file_serves_all(
     world, tmp_path, monkeypatch
 ) -> None:
     whole = world.cache(tmp_path / "whole")
