@@ -77,13 +77,12 @@ def dinov3(tmp_path_factory: pytest.TempPathFactory) -> Any:
     return model, path
 
 
+CLS = {"pool": "token"}
+
+
 @pytest.mark.parametrize(
     ("asked", "tail", "told"),
-    [
-        ("auto", RotaryTail, {"pool": "token"}),
-        ("token", RotaryTail, {"pool": "token"}),
-        ("mean", WholeTail, {}),
-    ],
+    [("auto", RotaryTail, CLS), ("token", RotaryTail, CLS), ("mean", WholeTail, {})],
 )
 def test_dinov3_gives_the_feature_of_its_makers(dinov3: Any, asked: Any, tail: type, told: dict) -> None:
     """timm takes the mean of the patches, upstream the CLS token."""
@@ -225,15 +224,12 @@ def test_parameter_counts_of_the_reference() -> None:
     assert sum(p.numel() for p in learns) == int(GROUPS["counts.trainable"])
 
 
-def test_three_numbers_and_nothing_else() -> None:
+def test_mean_and_std_are_three_numbers_each_and_go_together() -> None:
     for value in ("0.1,0.2,0.3", "[0.1, 0.2, 0.3]", [0.1, 0.2, 0.3], np.array([0.1, 0.2, 0.3])):
         assert as_rgb("mean", value) == (0.1, 0.2, 0.3)
     for value in ("grey", "0.5", "1,2", 7, [0.5, 0.5], "0.1,0.2,nan", [0.5, 0.5, 1.5], "-0.1,0,0"):
         with pytest.raises(InputError, match=r"^mean is"):
             as_rgb("mean", value)
-
-
-def test_mean_and_std_go_together() -> None:
     assert requested_backbone(BackboneConfig()) == (None, None)
     assert requested_backbone(BackboneConfig(mean=(0, 0, 0), std=(1, 1, 1))) == ((0, 0, 0), (1, 1, 1))
     with pytest.raises(InputError, match="std is given without mean"):
@@ -244,8 +240,7 @@ def test_a_file_is_known_by_its_absolute_path_and_all_else_by_its_name(tmp_path:
     monkeypatch.chdir(tmp_path)
     for name in ("own.safetensors", "embedded"):
         (tmp_path / name).touch()
-    assert resolved_backbone(BackboneConfig("own.safetensors", "vit", 96)) == BackboneConfig(
-        str(tmp_path / "own.safetensors"), "vit", 96
-    )
+    own = BackboneConfig(str(tmp_path / "own.safetensors"), "vit", 96)
+    assert resolved_backbone(BackboneConfig("own.safetensors", "vit", 96)) == own
     for name in ("embedded", "auto", "vit_base_patch16_224.dino", "gone.safetensors"):
         assert resolved_backbone(BackboneConfig(name)) == BackboneConfig(name)

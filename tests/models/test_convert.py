@@ -26,6 +26,10 @@ def vision(kind: str, width: int = 768, patch: int = 16, **more: Any) -> dict[st
     return {"model_type": kind, "hidden_size": width, "patch_size": patch, **more}
 
 
+def tower(*words: Any, **more: Any) -> dict[str, Any]:
+    return {"vision_config": vision(*words, **more)}
+
+
 @pytest.mark.parametrize(
     ("config", "arch"),
     [
@@ -35,12 +39,12 @@ def vision(kind: str, width: int = 768, patch: int = 16, **more: Any) -> dict[st
         (vision("dinov3_vit", 384, use_gated_mlp=True), "vit_small_plus_patch16_dinov3_qkvb"),
         (vision("dinov3_vit", 1024, query_bias=False), "vit_large_patch16_dinov3"),
         (
-            {"model_type": "clip", "vision_config": vision("clip_vision_model", patch=32)},
+            {"model_type": "clip", **tower("clip_vision_model", patch=32)},
             "vit_base_patch32_clip_quickgelu_224",
         ),
         (vision("clip_vision_model", 1024, 14, hidden_act="gelu"), "vit_large_patch14_clip_224"),
         (
-            {"model_type": "siglip", "vision_config": vision("siglip_vision_model", image_size=384)},
+            {"model_type": "siglip", **tower("siglip_vision_model", image_size=384)},
             "vit_base_patch16_siglip_384",
         ),
         (vision("siglip_vision_model", 1152, 14, image_size=[224, 224]), "vit_so400m_patch14_siglip_224"),

@@ -163,7 +163,9 @@ def shown(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return lines
 
 
-def test_the_tries_become_one_line(shown: list[str], caplog: pytest.LogCaptureFixture) -> None:
+def test_the_tries_become_one_line_and_the_client_still_speaks_in_these_words(
+    shown, caplog, monkeypatch
+) -> None:
     with caplog.at_level(logging.INFO, logger="holotype"):
         with hub_request():
             for number in range(1, 6):
@@ -174,10 +176,8 @@ def test_the_tries_become_one_line(shown: list[str], caplog: pytest.LogCaptureFi
         speak("Retrying in 1s [Retry 1/5].")
     assert shown == ["a token is wrong", "broken", "Retrying in 1s [Retry 1/5]."]  # after it all is as before
     assert [one.getMessage() for one in caplog.records if one.name.startswith("holotype")] == [OURS]
-
-
-def test_the_client_still_speaks_in_these_words(shown: list[str], caplog, monkeypatch) -> None:
-    """The real one, whose tries of a port where nobody listens fail at once."""
+    # the real one, whose tries of a port where nobody listens fail at once
+    shown.clear(), caplog.clear()
     monkeypatch.setenv("NO_PROXY", "*")
     tries = {"max_retries": 2, "base_wait_time": 0, "max_wait_time": 0}
     caplog.set_level(logging.INFO, logger="holotype")

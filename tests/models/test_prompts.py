@@ -75,10 +75,8 @@ def test_the_layout_at_224_pixels(case) -> None:
     assert sum(p.numel() for p in prompt.parameters()) == get("stored_values_all") == 220_368
     assert sum(getattr(prompt, name).numel() for name in SIDES) == get("values_pad")
     with torch.no_grad():
-        for parameter, pace in zip(
-            (prompt.patches, *(getattr(prompt, s) for s in SIDES)), range(1, 6), strict=True
-        ):
-            wave(parameter, pace / 100)
+        for pace, name in enumerate(("patches", *SIDES), start=1):
+            wave(getattr(prompt, name), pace / 100)
         image = torch.cos(0.001 * torch.arange(3 * 224 * 224).double()).view(1, 3, 224, 224)
         out = prompt(image)[0]
     c, h, w = get("sample_points_chw").T

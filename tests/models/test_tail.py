@@ -165,7 +165,7 @@ def test_every_gradient_equals_the_whole_blocks(family: str, train_blocks: int) 
             close(parameter.grad, expected_gradients[name].grad, name)
 
 
-def test_frozen_tokens_keep_no_graph_over_all_rows() -> None:
+def test_frozen_tokens_keep_no_graph_and_the_aligned_pool_of_a_gpu_is_the_plain_one() -> None:
     """What makes the absorbed form cheap in memory: of size (B, N, D) only the normalised tokens are kept."""
     _, tail = split_backbone(small("plain"), 1)
     tokens = torch.randn(2, 10, 48, dtype=torch.float64)
@@ -175,6 +175,15 @@ def test_frozen_tokens_keep_no_graph_over_all_rows() -> None:
     large = {t.untyped_storage().data_ptr() for t in kept if t.untyped_storage().nbytes() >= tokens.nbytes}
     parameters = {p.untyped_storage().data_ptr() for p in tail.parameters()}
     assert len(large - parameters) <= 1  # the standardised tokens, once
+    torch.manual_seed(0)
+    x = torch.randn(4, 13, 6, dtype=torch.float64)
+    query = torch.randn(4, 3, 6, dtype=torch.float64, requires_grad=True)
+    expected = (query @ x.mT).softmax(dim=-1) @ x
+    padded = torch.nn.functional.pad(query, (0, 0, 0, 5))
+    found = row_tails._AlignedPool.apply(padded, x)[:, :3]
+    close(found, expected)
+    cotangent = torch.randn_like(expected)
+    close(*(torch.autograd.grad(out, query, cotangent)[0] for out in (found, expected)))
 
 
 @pytest.mark.parametrize("train_blocks", [-1, 0, 4])
@@ -198,19 +207,6 @@ def test_rotary_positions_keep_their_digits_in_a_trunk_of_16_bits(family: str) -
     assert rough.dtype == torch.bfloat16
     place_trunk(trunk, torch.device("cpu"), torch.float64)
     assert rotary_positions(trunk).dtype == torch.float64
-
-
-def test_the_aligned_pool_of_a_gpu_is_the_plain_one() -> None:
-    """Written for odd numbers of tokens on a GPU; the arithmetic is the same anywhere."""
-    torch.manual_seed(0)
-    x = torch.randn(4, 13, 6, dtype=torch.float64)
-    query = torch.randn(4, 3, 6, dtype=torch.float64, requires_grad=True)
-    expected = (query @ x.mT).softmax(dim=-1) @ x
-    padded = torch.nn.functional.pad(query, (0, 0, 0, 5))
-    found = row_tails._AlignedPool.apply(padded, x)[:, :3]
-    close(found, expected)
-    cotangent = torch.randn_like(expected)
-    close(*(torch.autograd.grad(out, query, cotangent)[0] for out in (found, expected)))
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")

@@ -40,14 +40,11 @@ def test_views_that_mean_nothing_are_refused(text):
         CacheViews.parse(text)
 
 
-def test_views_are_written_as_they_are_read():
+def test_views_are_written_as_they_are_read_and_entries_of_an_image_lie_side_by_side():
     views = CacheViews.parse(" 16+8 ")
     assert (views, str(views)) == (CacheViews(16, 8), "16+8")
     assert (views.centre, views.entries, views.nbytes(10, 21)) == (24, 25, 10 * 25 * 21 * 2)
     assert CacheViews.parse("2+0") == CacheViews(2, 0)
-
-
-def test_entries_of_an_image_lie_side_by_side():
     views = CacheViews(2, 1)
     position = torch.tensor([1, -1, 0])  # image 1 was left out
     cache = TokenCache(views, "host", torch.arange(8.0)[:, None].half(), position)
@@ -120,21 +117,17 @@ def test_where_space_cannot_be_reserved(tmp_path, monkeypatch, caplog, how):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_others_may_make_room_at_the_same_time(tmp_path, monkeypatch):
-    """A file is listed, and gone when it is looked at."""
+def test_others_may_make_room_at_the_same_time_and_a_cache_too_large_says_so(tmp_path, caplog, monkeypatch):
+    with caplog.at_level("INFO", logger="holotype"):
+        save_tokens(random_tokens(), tmp_path / "a.tokens", limit=100)
+    assert "is not kept for later runs" in caplog.text
+    assert list(tmp_path.iterdir()) == []
     gone, there = tmp_path / "gone.tokens", tmp_path / "there.tokens"
     there.write_bytes(b"x" * 100)
     listed = Path.glob
     monkeypatch.setattr(Path, "glob", lambda self, pattern: [gone, *listed(self, pattern)])
     assert evict_to_fit(tmp_path, 100, limit=150)
     assert not there.exists()
-
-
-def test_a_cache_too_large_to_be_kept_says_so(tmp_path, caplog):
-    with caplog.at_level("INFO", logger="holotype"):
-        save_tokens(random_tokens(), tmp_path / "a.tokens", limit=100)
-    assert "is not kept for later runs" in caplog.text
-    assert list(tmp_path.iterdir()) == []
 
 
 ENTRY_SIZE = (4, 3, 2)
