@@ -201,7 +201,7 @@ def test_what_a_killed_process_left_of_a_lock_is_removed_and_a_held_one_is_not(t
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_second_writer_waits_and_says_for_whom(tmp_path, caplog):
+def test_a_second_writer_waits_and_says_for_whom_and_what_several_share_cannot_be_locked(tmp_path, caplog):
     file, order = tmp_path / "edits.csv", []
     caplog.set_level("INFO", logger="holotype")
 
@@ -219,9 +219,6 @@ def test_a_second_writer_waits_and_says_for_whom(tmp_path, caplog):
     assert order == ["first", "second"]
     assert "Waiting for the log of edits, which is in use by another run of this very process" in caplog.text
     assert list(tmp_path.iterdir()) == []
-
-
-def test_a_file_that_several_share_cannot_be_locked(tmp_path):
     (tmp_path / "shared").write_bytes(b"x")
     one, other, third, last = (os.open(tmp_path / "shared", os.O_RDONLY) for _ in range(4))
     assert try_shared_lock(one)

@@ -221,7 +221,7 @@ def test_the_first_ends_with_the_others(start, tmp_path, case, code):
     assert (tmp_path / "written").exists() == (case == "stops")
 
 
-def test_as_many_as_asked_for_or_as_a_launcher_has_set(monkeypatch):
+def test_as_many_as_asked_for_or_as_a_launcher_has_set_and_what_cannot_be_started(monkeypatch):
     monkeypatch.delenv("RANK", raising=False)
     monkeypatch.delenv("WORLD_SIZE", raising=False)
     assert process_count(3) == 3
@@ -236,9 +236,6 @@ def test_as_many_as_asked_for_or_as_a_launcher_has_set(monkeypatch):
     assert process_count(1) == process_count(2) == 2
     with pytest.raises(InputError, match="contradicts the launcher"):
         process_count(3)
-
-
-def test_what_cannot_be_started(monkeypatch):
     # the first has longer to write the state than to say what is wrong; these tests have less of both
     assert module.GRACE[True] >= 60 > module.GRACE[False] >= 2
     monkeypatch.setattr(module.os, "cpu_count", lambda: 2)

@@ -57,13 +57,7 @@ def test_of_an_installed_package_its_own_files_count_alone(digest_of, tmp_path):
     assert digest_of(folder, **{"plug_in/losses.py": "value = 2\n"}) != before
 
 
-def test_methods_of_this_package_have_none():
-    assert {kind.code_digest for kind in METHODS.values()} == {""}
-    wrapper = type("Proxy", (METHODS["rpc"],), {"__module__": "torch.fx.experimental.proxy_tensor"})
-    assert wrapper.code_digest == ""  # torch.export makes thousands of them
-
-
-def test_a_class_of_a_notebook_is_known_by_its_cell_and_one_without_a_file_is_never_another(monkeypatch):
+def test_methods_of_this_package_have_none_and_a_class_of_a_notebook_is_known_by_its_cell(monkeypatch):
     def made(number: int, body: str) -> str:
         """As notebooks do it: every cell has a file name of its own, known to linecache alone."""
         source, cell = f"class Mine:\n    def loss(self):\n        return {body}\n", f"<cell {number}>"
@@ -75,3 +69,6 @@ def test_a_class_of_a_notebook_is_known_by_its_cell_and_one_without_a_file_is_ne
     assert made(1, "1") == made(2, "1") != made(3, "2")
     nowhere = [type("Mine", (), {"__module__": "no_such_module"}) for _ in range(2)]
     assert source_digest(nowhere[0]) != source_digest(nowhere[1])
+    assert {kind.code_digest for kind in METHODS.values()} == {""}
+    wrapper = type("Proxy", (METHODS["rpc"],), {"__module__": "torch.fx.experimental.proxy_tensor"})
+    assert wrapper.code_digest == ""  # torch.export makes thousands of them
