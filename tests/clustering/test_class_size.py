@@ -1,7 +1,5 @@
 """How large known classes are, and so how many categories there are: against a loop, and on worlds that are known."""
 
-from __future__ import annotations
-
 import math
 import tracemalloc
 

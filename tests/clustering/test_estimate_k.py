@@ -1,7 +1,5 @@
 """How many categories: right on clouds that anybody would count, honest where they run into each other."""
 
-from __future__ import annotations
-
 import json
 import math
 
@@ -12,6 +10,7 @@ from torch import Tensor
 
 import holotype.clustering.estimate_k as count
 import holotype.clustering.k_curve as module
+from holotype.cli.estimate_k import curve_lines
 from holotype.clustering.class_size import ClassSize
 from holotype.clustering.estimate_k import estimate_count, pick_k
 from holotype.clustering.k_curve import (
@@ -165,7 +164,8 @@ def test_estimates_survive_json(n_known: int) -> None:
     [(8, 12, "curve", 10), (8, 13, "curve", 11), (5, 5, "curve", 5), (8, 12, "class sizes", 8)],
 )
 def test_a_curve_is_read_rather_too_high_than_too_low(best: int, high: int, by, k: int) -> None:
-    assert pick_k(CountEstimate(best, 5, high, (), "", by)) == k
+    found = CountEstimate(best, 5, high, (), "", by)
+    assert (pick_k(found), curve_lines(found)[0].startswith("k-means was not run")) == (k, True)
 
 
 def one_label_each(n_classes: int, each: int, n_known: int) -> tuple[Tensor, Tensor, int]:

@@ -1,7 +1,5 @@
 """The graph of neighbours: the released edges, labels that speak for labelled images only, and no self."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

@@ -1,7 +1,5 @@
 """A real S3 server on this machine, for tests: moto's, in a thread. Nothing else is ever asked."""
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Iterator
 from pathlib import Path

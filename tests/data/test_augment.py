@@ -1,7 +1,5 @@
 """Strong operations equal Pillow's bit for bit; recipes are shared, replayed and cut into rows as said."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import partial
 

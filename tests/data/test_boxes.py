@@ -1,7 +1,5 @@
 """Boxes: how they are written, what is wrong with some, which pixels they mean, and files of detectors."""
 
-from __future__ import annotations
-
 import json
 import logging
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Bursts: which frames belong together, what counts once, and whose labels they take."""
 
-from __future__ import annotations
-
 import unicodedata
 
 import numpy as np

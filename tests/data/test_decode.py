@@ -1,7 +1,5 @@
 """Every kind of image file becomes upright RGB, or an ImageProblem that says why not; pixels in memory become files."""
 
-from __future__ import annotations
-
 import struct
 import subprocess
 import sys

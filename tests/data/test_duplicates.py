@@ -1,7 +1,5 @@
 """Copies are found whatever their size and compression; digests are equal for equal content, and few files are read."""
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 

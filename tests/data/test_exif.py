@@ -1,7 +1,5 @@
 """Time, place and camera from the heads of files: sound ones, odd ones and broken ones."""
 
-from __future__ import annotations
-
 import io
 import math
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Everything below a folder is read, or counted as passed over; folders that runs wrote are no collections."""
 
-from __future__ import annotations
-
 import json
 import os
 from collections import Counter

@@ -1,7 +1,5 @@
 """Lists as people hold them: dialects, paths of other machines, what is refused; and names that mean one class."""
 
-from __future__ import annotations
-
 import logging
 import unicodedata
 from pathlib import Path
@@ -111,21 +109,6 @@ def test_bad_files_say_what_is_wrong(text: str | bytes, message: str, tmp_path: 
     for name in ("", "absent.csv"):
         with pytest.raises(InputError, match=r"folder|does not exist"):
             read_list(tmp_path / name)
-
-
-def test_a_list_of_another_base_folder(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    root = touch(tmp_path / "photos", "fox/1.png", "fox/2.png", "owl/1.png")
-    text = "path;label\nD:\\old\\fox\\1.PNG;fox\nD:\\old\\owl\\1.PNG;owl\n"
-    with caplog.at_level(logging.INFO, "holotype"):
-        table = load_table(root, write(tmp_path / "l.csv", text))
-    assert rows(table, root) == {"fox/1.png": "fox", "fox/2.png": "", "owl/1.png": "owl"}
-    (line,) = caplog.messages
-    assert f"2 paths of {tmp_path / 'l.csv'}" in line
-    assert f"'D:\\old\\fox\\1.PNG' (line 2) is {root / 'fox' / '1.png'}" in line
-    text = "path,label,truth\n/old/fox/1.png,fox,fox\n/old/owl/1.png,,owl\n"
-    table = load_table(write(root / "l.csv", text))
-    assert rows(table, root) == {"fox/1.png": "fox", "owl/1.png": ""}
-    assert table.to_frame().truth.tolist() == ["fox", "owl"]
 
 
 def test_empty_cells_and_the_same_row_twice_say_nothing(tmp_path: Path) -> None:

@@ -1,7 +1,5 @@
 """A user's folder or file becomes the table they meant, or a sentence that says what to change."""
 
-from __future__ import annotations
-
 import os
 from importlib.metadata import EntryPoint
 from pathlib import Path

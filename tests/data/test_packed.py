@@ -1,7 +1,5 @@
 """Images in Parquet files and in tars: what is an image, which rows and keys there are, what is refused."""
 
-from __future__ import annotations
-
 import tarfile
 from pathlib import Path
 

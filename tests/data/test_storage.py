@@ -1,7 +1,5 @@
 """Files in a store: S3 on a real server on this machine, and what is said where a store refuses or is silent."""
 
-from __future__ import annotations
-
 import socket
 from collections.abc import Iterator
 from contextlib import contextmanager

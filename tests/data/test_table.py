@@ -1,7 +1,5 @@
 """The Table keeps what it is given, refuses what cannot be right, and fingerprints what methods see."""
 
-from __future__ import annotations
-
 import dataclasses
 import os
 

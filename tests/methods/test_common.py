@@ -1,7 +1,5 @@
 """Class means and their soft moving average, against loops over classes."""
 
-from __future__ import annotations
-
 import dataclasses
 
 import pytest

@@ -1,7 +1,5 @@
 """What every method in METHODS owes: finite loss, a gradient for all that learns, discovery, round trips."""
 
-from __future__ import annotations
-
 import dataclasses
 
 import pytest

@@ -1,7 +1,5 @@
 """DCCL: schedule, concepts and memory against the released code; what a step sees, and what it does with it."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

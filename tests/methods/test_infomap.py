@@ -1,7 +1,5 @@
 """Communities: those of Infomap on the golden graphs, those that were planted on others."""
 
-from __future__ import annotations
-
 import math
 import sys
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The k-means baseline: it clusters the unlabelled images alone, and labels only name what it found."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 

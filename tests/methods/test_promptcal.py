@@ -1,7 +1,5 @@
 """PromptCAL: heads, schedule and the assembled loss; what its memory holds, and when."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

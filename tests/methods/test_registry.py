@@ -1,7 +1,5 @@
 """Methods by name: the registry, one's own class, an entry point, and a sentence for everything else."""
 
-from __future__ import annotations
-
 from importlib.metadata import EntryPoint
 
 import pytest

@@ -1,7 +1,5 @@
 """SPTNet: schedules, turns and loss against the released code; who learns in which turn."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

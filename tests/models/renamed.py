@@ -1,7 +1,5 @@
 """Weights of timm's networks under the names that they have in transformers, written from its modelling files."""
 
-from __future__ import annotations
-
 import re
 
 import torch

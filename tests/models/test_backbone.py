@@ -1,7 +1,5 @@
 """Loading backbones: embedded, local file, hub; pool and normalisation; bad input."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """The trunk for a GPU: patches without a convolution, and a compiler that fails. Compilation itself needs a GPU."""
 
-from __future__ import annotations
-
 import logging
 
 import pytest

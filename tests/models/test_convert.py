@@ -1,7 +1,5 @@
 """Configurations as timm, open_clip and transformers write them name the network of timm that they are of."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """The EMA teacher: its moving average by hand, weights that are buffers; the memory bank against a Python list."""
 
-from __future__ import annotations
-
 from collections import deque
 
 import pytest

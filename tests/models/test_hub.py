@@ -1,7 +1,5 @@
 """`hf-hub:org/repo` with a server on this machine in the hub's place; nothing reaches out."""
 
-from __future__ import annotations
-
 import json
 import logging
 from collections.abc import Iterator
@@ -12,7 +10,6 @@ import pytest
 import timm
 import torch
 from huggingface_hub import constants
-from huggingface_hub.errors import LocalEntryNotFoundError
 from huggingface_hub.utils import _http
 from safetensors.torch import save
 from torch import Tensor
@@ -20,7 +17,7 @@ from torch import Tensor
 from holotype.config.schema import BackboneConfig
 from holotype.errors import InputError
 from holotype.models.backbone import Backbone, download_backbone, load_backbone
-from holotype.models.hub import MAX_ERROR_TEXT, hub_request, short_error
+from holotype.models.hub import hub_request
 from holotype.models.weights_io import read_metadata
 
 from .hub_server import Hub, serving
@@ -185,18 +182,6 @@ def test_the_tries_become_one_line_and_the_client_still_speaks_in_these_words(
         _http.http_backoff("HEAD", "http://127.0.0.1:9/", **tries)
     assert shown == []
     assert [one.getMessage() for one in caplog.records if one.name.startswith("holotype")] == [OURS]
-
-
-def test_the_reason_is_short(monkeypatch: pytest.MonkeyPatch) -> None:
-    missing = LocalEntryNotFoundError("An error happened while trying to locate the file on the Hub")
-    assert short_error(missing) == "it does not answer"
-    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
-    assert short_error(missing) == "HF_HUB_OFFLINE forbids to ask it"
-    assert short_error(ConnectionError("no route\nat all")) == "ConnectionError: no route"
-    assert short_error(ValueError()) == "ValueError"
-    said = short_error(ValueError("word " * 60))
-    assert said.endswith("word ...")
-    assert len(said) < MAX_ERROR_TEXT + 30
 
 
 def offline(hub: Hub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,7 +1,5 @@
 """The token cache as a thing on disk and in memory: names, files that are whole or absent, a bounded folder."""
 
-from __future__ import annotations
-
 import errno
 import os
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Networks of timm and of the hub: what is out of reach or damaged becomes advice, and a fault stays a fault."""
 
-from __future__ import annotations
-
 import copy
 import fnmatch
 import itertools

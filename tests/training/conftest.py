@@ -1,7 +1,5 @@
 """A tiny world to train in: coloured squares, a random two-block transformer, a table with a split."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal
@@ -51,7 +49,7 @@ def draw_squares(folder: Path) -> Table:
     return Table(path=path, label=label, known=known, truth=truth, problem=blank, name="squares")
 
 
-def decoded(folder: Path) -> World:
+def decoded(folder: Path) -> "World":
     table = draw_squares(folder)
     return World(table, ImageStore.decode(list(table.path), 32, progress=False))
 

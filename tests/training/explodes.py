@@ -1,7 +1,5 @@
 """A method whose loss explodes on demand, for the guard."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import torch

@@ -1,8 +1,6 @@
 """A tiny method of each kind that the loop must carry: stages, images, clustering at the end, a teacher, a clock per
 step, rows of its own, and tokens first and images then."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import torch

@@ -1,7 +1,5 @@
 """Which rows take part: every readable image, with its label if it has one."""
 
-from __future__ import annotations
-
 import dataclasses
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Building a cache: the right content, kept and found again, under another key when anything changes."""
 
-from __future__ import annotations
-
 import dataclasses
 import re
 

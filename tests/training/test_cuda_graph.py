@@ -1,7 +1,5 @@
 """A captured step does what the eager step does. These tests need a GPU."""
 
-from __future__ import annotations
-
 import logging
 
 import pytest

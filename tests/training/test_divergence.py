@@ -1,7 +1,5 @@
 """What is a departure from the course and what is not, and which state is gone back to."""
 
-from __future__ import annotations
-
 import json
 import math
 

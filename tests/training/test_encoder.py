@@ -1,7 +1,5 @@
 """Images to features: the trunk in chunks, the tail with gradient, prepared tokens, placing of unread images."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from torch import nn

@@ -1,7 +1,5 @@
 """What every method in METHODS owes through the loop, on coloured squares; what is true of all is tested of all."""
 
-from __future__ import annotations
-
 import hashlib
 import math
 

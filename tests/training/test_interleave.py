@@ -1,7 +1,5 @@
 """Loops that take turns end where they would end alone; one that fails or is stopped leaves the others in order."""
 
-from __future__ import annotations
-
 import contextlib
 import re
 from types import SimpleNamespace

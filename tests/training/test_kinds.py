@@ -1,7 +1,5 @@
 """What the contract promises to methods of all kinds: a teacher, a clock, rows, rates, and an encoder of their own."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch

@@ -1,7 +1,5 @@
 """The loop: every kind of method trains, resumes bit for bit, and never sees the truth."""
 
-from __future__ import annotations
-
 import dataclasses
 from functools import partial
 from itertools import accumulate

@@ -1,7 +1,5 @@
 """SGD: what decays, what is frozen, and that saved momentum gives the very next step."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

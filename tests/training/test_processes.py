@@ -1,7 +1,5 @@
 """Two processes give the weights of one."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal
@@ -16,19 +14,9 @@ import torch.multiprocessing as mp
 from safetensors.torch import load_file
 
 from holotype.training.checkpoint import read_checkpoint_info
-from holotype.utils.distributed import all_gather_rows, local_rows, sum_gradients, world_size
 
 from .conftest import assert_equal_weights, metrics, weights
 from .two_processes import CASES, ROOMS, caches, restarts, tells, train_all, worker
-
-
-def test_one_process_gathers_nothing():
-    x = torch.randn(4, 3)
-    assert world_size() == 1
-    assert all_gather_rows(x) is x
-    assert torch.equal(local_rows(x), x)
-    sum_gradients([torch.nn.Parameter(x)], [])
-
 
 LATER = ("holotype.utils.torchvision_compat", "timm", "torch._dynamo", "scipy.optimize")
 """What training imports on its way."""

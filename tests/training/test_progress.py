@@ -1,7 +1,5 @@
 """Ctrl-C becomes a flag for as long as training lasts; the bar shows what it is given, or nothing at all."""
 
-from __future__ import annotations
-
 import contextlib
 import io
 import os

@@ -1,7 +1,5 @@
 """Runs that leave their course: back once with half the rate, the same after a kill, and no other run is touched."""
 
-from __future__ import annotations
-
 import logging
 import math
 
@@ -11,7 +9,6 @@ import torch
 from holotype.errors import InputError
 from holotype.training.checkpoint import read_checkpoint_info
 from holotype.training.divergence import Restart, all_finite
-from holotype.training.interleave import train_in_turns
 from holotype.utils.atomic import write_text
 
 from .conftest import assert_equal_weights, metrics, weights
@@ -126,18 +123,6 @@ def test_a_state_written_after_the_restart_never_takes_the_place_of_one_before(w
         loop.fit()
     assert read_checkpoint_info(tmp_path) == before
     assert (tmp_path / before["tensors"]).read_bytes() == tensors
-
-
-def test_of_loops_that_take_turns_each_goes_its_own_way(world):
-    names = {"restarts": {}, "always": {"limit": 0.0}, "sound": {"limit": 1.0}}
-    loops = {name: explosive(world, seed=seed, **fuse) for seed, (name, fuse) in enumerate(names.items())}
-    ended = train_in_turns(loops)
-    assert isinstance(ended["always"].outcome, InputError)
-    assert [len(loop.guard.restarts) for loop in loops.values()] == [1, 1, 0]
-    for seed, name in ((0, "restarts"), (2, "sound")):
-        alone = explosive(world, seed=seed, **names[name])
-        assert torch.equal(alone.fit().category, ended[name].prediction().category)
-        assert_equal_weights(weights(loops[name]), weights(alone))
 
 
 @pytest.mark.parametrize("method", ["simgcd", "rpc"])

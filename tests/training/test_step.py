@@ -1,7 +1,5 @@
 """The step: sums of terms, and what is never captured."""
 
-from __future__ import annotations
-
 import dataclasses
 from contextlib import contextmanager, nullcontext
 from functools import partial

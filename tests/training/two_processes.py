@@ -1,8 +1,6 @@
 """The work of one process of the pool in test_processes.py: every method, in float64, then its weights to a file; and
 what processes tell each other."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import shutil

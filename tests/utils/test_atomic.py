@@ -1,7 +1,5 @@
 """Files are the old content or the new one, never a part."""
 
-from __future__ import annotations
-
 import errno
 import os
 import stat

@@ -1,7 +1,5 @@
 """Bars, streams and consoles: a line that cannot be written or shown ends no work."""
 
-from __future__ import annotations
-
 import errno
 import io
 import os

@@ -1,7 +1,5 @@
 """The heartbeat: told while a command runs, at most once a second, gone with success, and never in anybody's way."""
 
-from __future__ import annotations
-
 import os
 import socket
 import time

@@ -1,7 +1,5 @@
 """One command at a time in a folder, and nobody shut out by a command that is gone."""
 
-from __future__ import annotations
-
 import errno
 import json
 import os

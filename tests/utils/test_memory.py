@@ -1,7 +1,5 @@
 """Budgets follow what is free and the settings; the cache folder is listed and cleared."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 from types import SimpleNamespace

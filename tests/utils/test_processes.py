@@ -1,7 +1,5 @@
 """Signals interrupt, and processes that belong together start together and end together."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

@@ -1,7 +1,5 @@
 """Files of ours come back as they were; what is cut, changed or of another version is named."""
 
-from __future__ import annotations
-
 import json
 import math
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """The digest of a plug-in's source: what counts, what does not, and that files elsewhere share nothing."""
 
-from __future__ import annotations
-
 import importlib
 import linecache
 import sys

@@ -1,7 +1,5 @@
 """Counts, lists, sizes and durations read as words; the nearest name is told where one is near."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from holotype.utils import text as module
