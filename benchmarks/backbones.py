@@ -34,7 +34,7 @@ from holotype.models.zoo import (
     measure_speed,
     model_outline,
 )
-from holotype.runs.provenance import commit
+from holotype.runs.record import commit
 from holotype.utils.atomic import write_text
 from measure import has_record, one_sentence, read_record, script_parser, write_record
 

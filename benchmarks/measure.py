@@ -35,7 +35,7 @@ from holotype.methods import Method, Task, find_method
 from holotype.models.backbone import Backbone, load_backbone
 from holotype.models.tail import Model, split_backbone
 from holotype.models.weights_io import TEST_BACKBONES
-from holotype.utils import torchvision_compat as _torchvision
+from holotype.models.zoo import patch_torchvision
 from holotype.utils.device import Device
 
 sys.path.append(str(Path(__file__).resolve().parents[1] / "experiments"))  # the harness is there
@@ -404,7 +404,7 @@ class World:
 
     def model(self) -> Model:
         """The whole network as timm builds it, with random weights."""
-        _torchvision.patch_torchvision()
+        patch_torchvision()
         import timm
 
         arch = EMBEDDED_ARCH if self.arch == "embedded" else self.arch

@@ -26,7 +26,7 @@ from typing import Any
 import numpy as np
 
 from holotype.embeddings.executor import run_shards
-from holotype.embeddings.shards import ShardPlan, ShardRequest, prepare_shards
+from holotype.embeddings.shards import ShardFolder, ShardRequest, prepare_shards
 from slices import peak
 
 ROWS = (10_000, 100_000, 1_000_000)
@@ -34,7 +34,7 @@ EACH, DIM = 4096, 768
 IN_A_FOLDER = 1000
 
 
-def through(plan: Callable[[], ShardPlan], make_job: Callable[[ShardPlan], Any]) -> dict[str, object]:
+def through(plan: Callable[[], ShardFolder], make_job: Callable[[ShardFolder], Any]) -> dict[str, object]:
     """Plan and slices in this process, with the peak after each."""
     before, start = peak(), time.perf_counter()
     planned = plan()
@@ -49,18 +49,22 @@ def embed_noise(source: Path, folder: Path) -> dict[str, object]:
     """`holotype embed` with noise in the network's place."""
     from holotype.config.schema import BackboneConfig
     from holotype.data.load import stream_paths
-    from holotype.embeddings.store import Embeddings, EmbedShard
+    from holotype.embeddings import store
 
-    class Noise(EmbedShard):
-        def _embed(self, paths: list[str], rows: np.ndarray, found: Embeddings, advance: object) -> int:
+    def noise(paths: list[str], encoder: object, size: int, batches: list[np.ndarray], found: Any) -> Any:
+        for rows in batches:
             found.features[rows] = np.random.default_rng(0).standard_normal((len(rows), DIM))
-            return 0
+            yield rows, True
 
-    wanted = ShardRequest({"format": 0}, str(source), lambda: stream_paths(source), EACH)
-    return through(
-        lambda: prepare_shards(folder, wanted),
-        lambda planned: Noise(str(folder), planned.root, BackboneConfig(), "", 224, DIM, "cpu"),
-    )
+    class Noise(store.EmbedShard):
+        def network(self, digest: str) -> Any:
+            return None
+
+    store.encode_rows = noise  # type: ignore[assignment]
+    facts = {"format": 0, "dim": DIM, "image_size": 224, "backbone_digest": ""}
+    wanted = ShardRequest(facts, str(source), lambda: stream_paths(source), EACH)
+    job = Noise(str(folder), BackboneConfig(), "cpu")
+    return through(lambda: prepare_shards(folder, wanted), lambda planned: job)
 
 
 def assign_noise(run: Path, source: Path, folder: Path) -> dict[str, object]:

@@ -28,7 +28,7 @@ import numpy as np
 
 from holotype.data.paths import Paths
 from holotype.embeddings.executor import Executor, run_shards
-from holotype.embeddings.shards import PLAN_FILE, ShardRequest, part_file, prepare_shards, read_shard_paths
+from holotype.embeddings.shards import ShardRequest, part_file, prepare_shards, read_shard_paths
 from holotype.utils.atomic import write_bytes
 
 CONTENT = bytes(1000)
@@ -42,10 +42,10 @@ class WriteKilobyte:
     synced: bool = False
 
     def ready(self) -> None:
-        read_shard_paths(Path(self.folder) / PLAN_FILE, 0)
+        read_shard_paths(self.folder, 0)
 
     def __call__(self, number: int) -> int:
-        read_shard_paths(Path(self.folder) / PLAN_FILE, number)
+        read_shard_paths(self.folder, number)
         part = part_file(Path(self.folder), number)
         if self.synced:
             write_bytes(part, CONTENT)
@@ -114,7 +114,7 @@ def compare_loop(n: int, repeats: int, place: Path, longer: int = 500) -> dict[s
     """
     from holotype.config.schema import BackboneConfig
     from holotype.data.load import load_table, stream_paths
-    from holotype.embeddings.store import EmbedShard, embed_table
+    from holotype.embeddings.store import EmbedShard, backbone_facts, embed_table
     from holotype.models.backbone import load_backbone
     from holotype.utils.device import Device
     from measure import make_photographs
@@ -127,11 +127,9 @@ def compare_loop(n: int, repeats: int, place: Path, longer: int = 500) -> dict[s
 
     def slices(folder: Path) -> None:
         source = place / "photos"
-        planned = prepare_shards(
-            folder, ShardRequest({"format": 0}, str(source), lambda: stream_paths(source), 512)
-        )
-        facts = (network.digest, network.image_size, network.dim, "cpu")
-        job = EmbedShard(str(folder), planned.root, BackboneConfig(), *facts)
+        request = ShardRequest(backbone_facts(network), str(source), lambda: stream_paths(source), 512)
+        planned = prepare_shards(folder, request)
+        job = EmbedShard(str(folder), BackboneConfig(), "cpu")
         job.use(network)
         assert planned.run(partial(run_shards, job), lambda number, tally: None) == {}
 

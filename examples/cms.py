@@ -23,7 +23,7 @@ from holotype.clustering.knn import nearest_neighbours
 from holotype.losses.contrastive import info_nce, sup_con
 from holotype.losses.ops import l2_normalize
 from holotype.methods import Batch, Card, Images, Now, Stage, Task
-from holotype.methods._common import NearestCentreMethod
+from holotype.methods.base import NearestCentreMethod
 from holotype.models.heads import Projector
 
 GENERIC = ("cifar10", "cifar100", "cifar100-200", "imagenet100")

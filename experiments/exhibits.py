@@ -50,8 +50,7 @@ from holotype.runs.method_info import (
     stage_names,
 )
 from holotype.runs.record import Record, Records
-from holotype.runs.study import read_study, select_rows_by_name
-from holotype.runs.sweep import select_records
+from holotype.runs.study import read_study, select_records, select_rows_by_name
 from holotype.runs.tables import (
     FLOOR,
     FOOTNOTE_MARK,

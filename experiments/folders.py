@@ -82,9 +82,8 @@ from holotype.embeddings.store import embed_table
 from holotype.errors import InputError
 from holotype.models.backbone import Backbone, load_backbone
 from holotype.results.ensemble import Training, vote_consensus
-from holotype.runs.build import RunData
 from holotype.runs.experiment import Experiment
-from holotype.runs.resources import ResourceCache
+from holotype.runs.resources import ResourceCache, RunData
 from holotype.utils.device import Device, pick_device
 from stability import STEPS
 

@@ -55,7 +55,7 @@ from holotype.results.calibration import calibrate
 from holotype.results.discovery import read_features
 from holotype.runs.model_io import load_model
 from holotype.runs.predict import predict
-from holotype.runs.provenance import commit, hardware
+from holotype.runs.record import commit, hardware
 from holotype.utils.atomic import write_text
 from holotype.utils.device import Device, cpu_count
 

@@ -82,8 +82,7 @@ from holotype.methods.simgcd import SHARE_MOMENTUM, SHARE_POWER, SimGCDConfig
 from holotype.models.backbone import load_backbone
 from holotype.models.token_cache import CacheViews
 from holotype.results.ensemble import Training, category_stability, vote_consensus
-from holotype.runs.build import RunData
-from holotype.runs.resources import ResourceCache
+from holotype.runs.resources import ResourceCache, RunData
 from holotype.training.build_token_cache import draw_view
 from holotype.training.encoder import Encoder
 from holotype.utils.device import Device, pick_device

@@ -18,10 +18,9 @@ from harness import interval_of, table
 from holotype.data.datasets.registry import BENCHMARKS, EMBEDDED
 from holotype.data.load import collection_name
 from holotype.errors import InputError
+from holotype.runs.experiment import RECIPE_PARENT
 from holotype.runs.record import Record, Records
-from holotype.runs.resolve import RECIPE_PARENT
-from holotype.runs.study import Study, StudyRow, read_study, select_rows_by_name
-from holotype.runs.sweep import select_records
+from holotype.runs.study import Study, StudyRow, read_study, select_records, select_rows_by_name
 from holotype.runs.tables import (
     FLOOR,
     FOOTNOTE_MARK,
@@ -382,7 +381,7 @@ def same_seeds(facts: Page) -> bool:
 
 
 def asks_something(facts: Page) -> bool:
-    return any(what_changes(line.row, facts.study.own[line.row.name]) for line in facts.lines)
+    return any(what_changes(line.row, facts.study) for line in facts.lines)
 
 
 def body(facts: Page) -> str:
@@ -401,7 +400,7 @@ def body(facts: Page) -> str:
 def cells(line: Line, facts: Page, columns: Sequence[str]) -> list[str]:
     row, is_reference = line.found, line.row.name == facts.study.reference
     told = [f"{line.row.name} (reference)" if is_reference and facts.reference else line.row.name]
-    told += [what_changes(line.row, facts.study.own[line.row.name])] if asks_something(facts) else []
+    told += [what_changes(line.row, facts.study)] if asks_something(facts) else []
     told += [str(row.facts[key])[:8] if key == "config_hash" else str(row.facts[key]) for key in columns]
     spell = each if facts.choice.kind == "each" else mean_and_std
     told += [] if same_seeds(facts) else [seeds(row.seeds)]
@@ -421,8 +420,9 @@ def each(values: Sequence[float] | None) -> str:
     return ", ".join(f"{value:.1f}" for value in values) if values else "none"
 
 
-def what_changes(row: StudyRow, own: Sequence[str]) -> str:
+def what_changes(row: StudyRow, study: Study) -> str:
     """In the study's own words, else by its settings, else by its method."""
+    own = [item[0] for item in row.settings.items() if item not in study.settings.items()]
     if row.asks:
         return row.asks
     if own:

@@ -173,9 +173,9 @@ def tiny_backbone_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     import torch
     from safetensors.torch import save_file
 
-    from holotype.utils import torchvision_compat as _torchvision
+    from holotype.models.zoo import patch_torchvision
 
-    _torchvision.patch_torchvision()
+    patch_torchvision()
     import timm
 
     settings = {"depth": 2}

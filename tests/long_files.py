@@ -25,7 +25,7 @@ SECONDS = {
     "discovery/test_pipeline.py": 13,
     "docs/test_site_in_browser.py": 9,
     "data/test_storage.py": 12,
-    "runs/test_settings_files.py": 11,
+    "runs/test_settings.py": 11,
     "training/test_every_method.py": 10,
     "models/test_backbone.py": 10,
 }

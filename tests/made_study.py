@@ -13,8 +13,8 @@ from holotype.cli.options import BenchOptions
 from holotype.runs.experiment import Experiment
 from holotype.runs.identity import Identity, identity_outline
 from holotype.runs.record import Record, Records, RunMeta, Scores
-from holotype.runs.study import read_study
-from holotype.runs.sweep import resolve_row
+from holotype.runs.study import read_study, resolve_row
+from holotype.utils.serialization import from_dict
 
 STUDY = """
 question: What does each part do?
@@ -54,7 +54,7 @@ def made_identity(experiment: Experiment, changes: Mapping[str, Any] | None = No
         for parent in parents:
             target = target.setdefault(parent, {})
         target[last] = value
-    return Identity.from_dict(tree, "made up")
+    return from_dict(Identity, tree)
 
 
 def made_record(identity: Identity, old: float, new: float, **made: Any) -> Record:

@@ -11,10 +11,9 @@ import pandas as pd
 from holotype.embeddings.store import embed_table
 from holotype.models.backbone import load_backbone
 from holotype.results.discovery import IMAGE_TABLE_COLUMNS, Category, Discovery, RunFacts
-from holotype.runs.assemble import RoundContext
-from holotype.runs.experiment import Experiment
+from holotype.runs.experiment import Experiment, default_experiment
 from holotype.runs.model_io import ModelReader
-from holotype.runs.resolve import default_experiment
+from holotype.runs.predict import RoundContext
 from holotype.runs.resources import ResourceCache
 from holotype.runs.run import Run, begin_run, finish_run
 from holotype.utils.device import Device

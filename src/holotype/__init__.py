@@ -31,9 +31,9 @@ if TYPE_CHECKING:
     from holotype.results.review_queue import Question as Question
     from holotype.results.review_queue import questions as questions
     from holotype.runs.experiment import Experiment as Experiment
+    from holotype.runs.experiment import default_experiment as default_experiment
+    from holotype.runs.experiment import resolve as resolve
     from holotype.runs.record import Record as Record
-    from holotype.runs.resolve import default_experiment as default_experiment
-    from holotype.runs.resolve import resolve as resolve
     from holotype.runs.run import run_experiment as run_experiment
     from holotype.runs.run import train as train
     from holotype.runs.sweep import Sweep as Sweep
@@ -49,10 +49,9 @@ _MODULES = {
     "errors": ("InputError",),
     "methods": ("METHODS", "Batch", "Method", "Stage", "Task", "Views"),
     "runs.sweep": ("Sweep", "bench"),
-    "runs.experiment": ("Experiment",),
+    "runs.experiment": ("Experiment", "default_experiment", "resolve"),
     "runs.record": ("Record",),
     "runs.run": ("run_experiment", "train"),
-    "runs.resolve": ("default_experiment", "resolve"),
 }
 """The same imports for run time (tests/test_public.py compares the two)."""
 

@@ -160,7 +160,7 @@ def test_a_row_that_was_renamed_or_recorded_elsewhere_is_done(bench, tiny) -> No
 def test_other_processes_than_the_first_write_nothing(bench, tiny, monkeypatch) -> None:
     study = tiny(ONE)
     assert bench(study, "--results", "theirs").code == 0
-    for module in ("parallel", "run"):
+    for module in ("sweep", "run"):
         monkeypatch.setattr(f"holotype.runs.{module}.rank", lambda: 1)
     monkeypatch.setenv("RANK", "1")
     outcome = bench(study, "--reuse", "theirs")

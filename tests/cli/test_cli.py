@@ -19,7 +19,7 @@ from holotype import __version__, cli
 from holotype.cli import COMMANDS, EXIT_CODES, FLAGS, NOT_WELL
 from holotype.cli.common import Parser, logged_to_stderr, options_of
 from holotype.cli.options import MAX_SHARD, BoxOptions, File, RunDir
-from holotype.config.types import Count
+from holotype.config.parse import Count
 from holotype.data.datasets.registry import BENCHMARKS
 from holotype.embeddings.shards import IMAGES_PER_PLAN_SHARD
 from holotype.errors import InputError, Stopped

@@ -14,8 +14,7 @@ from holotype.cli.common import Parser
 from holotype.cli.options import BenchOptions, TrainOptions
 from holotype.cli.train import read_names, train_help
 from holotype.methods import METHODS
-from holotype.runs.experiment import Experiment
-from holotype.runs.resolve import default_experiment, resolve, setting_values
+from holotype.runs.experiment import Experiment, default_experiment, resolve, setting_values
 from holotype.training.loop import Loop
 
 from .test_bad_input import pressed

@@ -5,18 +5,9 @@ import unicodedata
 import numpy as np
 import pytest
 
-from holotype.data.bursts import (
-    SECONDS,
-    burst_units,
-    count_units,
-    find_bursts,
-    first_frames,
-    one_per_burst,
-    spread_labels,
-    with_groups,
-)
+from holotype.data.bursts import SECONDS, count_units, find_bursts, one_per_burst, spread_labels, with_groups
 from holotype.data.exif import NO_EXIF, ExifData
-from holotype.data.table import Table
+from holotype.data.table import Table, burst_units, first_frames
 
 TRAP = "trap 7"
 

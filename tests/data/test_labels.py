@@ -8,12 +8,13 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from holotype.data.label_hygiene import similar_names, unsorted_names
 from holotype.data.labels import (
     read_csv_table,
     read_list,
     read_sample_info,
+    similar_names,
     stream_list,
+    unsorted_names,
     write_sample_file,
 )
 from holotype.data.load import load_table, stream_paths

@@ -14,19 +14,16 @@ from holotype.data.decode import read_image
 from holotype.data.hashing import file_digest, file_stamps
 from holotype.data.image_files import file_of, has_own_file
 from holotype.data.load import load_table
-from holotype.data.paths import absolute, relative
-from holotype.data.storage import (
-    StorageError,
+from holotype.data.paths import (
+    absolute,
     is_address,
-    list_files,
     object_address,
-    read_object,
-    read_part,
-    remote_stamp,
+    relative,
     split_member,
     split_query,
     with_query,
 )
+from holotype.data.storage import StorageError, list_files, read_object, read_part, remote_stamp
 from holotype.errors import InputError
 
 from .bucket import Bucket, bucket, only_here, s3_port

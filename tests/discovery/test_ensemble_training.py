@@ -24,8 +24,8 @@ from holotype.errors import InputError, Stopped
 from holotype.export.assign import load_corrected
 from holotype.models.backbone import Backbone, load_backbone
 from holotype.results.discovery import Discovery
-from holotype.runs.build import RunData
 from holotype.runs.model_io import load_model
+from holotype.runs.resources import RunData
 from tests.cli.test_bad_input import pressed
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from tools.torture.mutate import flipped
+from tools.torture.inputs import flipped
 
 from holotype.config.schema import DiscoverConfig
 from holotype.data.table import Table

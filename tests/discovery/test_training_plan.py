@@ -23,8 +23,7 @@ from holotype.discovery.training_plan import (
 )
 from holotype.errors import InputError
 from holotype.methods import METHODS, Stage
-from holotype.runs.build import stages_of
-from holotype.runs.resolve import default_experiment
+from holotype.runs.experiment import default_experiment, stages_of
 
 
 def make_table(n_a: int, n_b: int, n_unlabelled: int) -> Table:

@@ -335,8 +335,8 @@ def test_formats_versions_and_keys_are_told(tmp_path) -> None:
     told = {name: row for row in rows for name in re.findall(r"`([^`]+)`", row[0])}
     versions = {
         "discovery.json": discovery.DISCOVERY_FORMAT,
-        "model.json": model_io.MODEL_FORMAT,
-        "identity.json": identity.IDENTITY_FORMAT,
+        "model.json": model_io.MODEL_SCHEMA.format,
+        "identity.json": identity.IDENTITY_SCHEMA.format,
         "scores.json": record.RECORD_FORMAT,
         "edits.csv": edits.LOG_FORMAT,
         "embeddings/": store.EMBEDDINGS_FORMAT,

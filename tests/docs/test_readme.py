@@ -19,8 +19,8 @@ from holotype.cli import COMMANDS, options_type
 from holotype.cli.common import Parser
 from holotype.data.datasets.registry import BENCHMARKS, read_dataset_info
 from holotype.methods import METHODS
+from holotype.runs.experiment import resolve
 from holotype.runs.method_info import method_info
-from holotype.runs.resolve import resolve
 from tests.made_study import asked_for
 
 from .conftest import FENCE, TOP, blocks, page, run_python
@@ -196,7 +196,7 @@ def asked(tmp_path, monkeypatch, squares_folder, tiny_backbone_file) -> list[tup
         return resolve(method, str(squares_folder / "squares.csv"), preset, {**(overrides or {}), **tiny})
 
     monkeypatch.setattr("holotype.runs.run.resolve", resolve_small)
-    monkeypatch.setattr("holotype.runs.sweep.resolve", resolve_small)
+    monkeypatch.setattr("holotype.runs.study.resolve", resolve_small)
     monkeypatch.chdir(tmp_path)
     return found
 

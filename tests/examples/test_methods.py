@@ -13,7 +13,7 @@ import torch
 from holotype.losses.contrastive import info_nce
 from holotype.losses.ops import l2_normalize
 from holotype.methods import Batch, Images, Stage, Task
-from holotype.runs.resolve import recipe
+from holotype.runs.experiment import recipe
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 

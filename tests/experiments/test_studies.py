@@ -11,8 +11,7 @@ from tests.made_study import asked_for
 from holotype.data.load import collection_name
 from holotype.runs.identity import identity_matches, identity_outline
 from holotype.runs.record import Record, Records
-from holotype.runs.study import Study, StudyRow, read_study
-from holotype.runs.sweep import resolve_row, select_records
+from holotype.runs.study import Study, StudyRow, read_study, resolve_row, select_records
 
 TOP = Path(__file__).parents[2]
 STUDIES = sorted((TOP / "experiments").glob("*.yaml"))

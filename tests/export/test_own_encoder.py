@@ -17,11 +17,10 @@ from holotype.export.onnx import compare_outputs, export_onnx, parity_sample
 from holotype.methods import METHODS, Method
 from holotype.models.backbone import load_backbone
 from holotype.results.discovery import RunFacts
-from holotype.runs.assemble import REMAINDER_FOLDER, RoundContext, fit_lda_of, place_rest, trained_images
-from holotype.runs.build import RunData
+from holotype.runs.experiment import default_experiment
 from holotype.runs.model_io import load_model
-from holotype.runs.resolve import default_experiment
-from holotype.runs.resources import ResourceCache
+from holotype.runs.predict import RoundContext, fit_lda_of, place_images
+from holotype.runs.resources import ResourceCache, RunData
 from holotype.runs.run import Run, begin_run, finish_run
 from holotype.training.encoder import Encoder
 from small_run import frozen_features
@@ -55,9 +54,7 @@ def trained_run(tmp_path_factory, squares_folder, tiny_backbone_file):
         assert isinstance(run, Run)
         prediction = run.loop.fit()
         context = RoundContext("own-1", RunFacts(title="squares"), table=whole, rows=HALF)
-        own = trained_images(run.loop, prediction, 4, run.prepared.images.note)
-        shards = folder / REMAINDER_FOLDER
-        placed = place_rest(own, context, run.loop, run.prepared.backbone, shards, progress=False)
+        placed = place_images(run.loop, prediction, run.prepared, context, folder)
         record = finish_run(run, prediction, 1.0, 1, context)
         yield folder, run, placed, record
 
@@ -100,7 +97,7 @@ def test_new_images_are_placed_by_it(trained_run, squares_folder) -> None:
 def test_an_opinion_beside_a_stage_on_images_has_tokens_of_its_own(trained_run, tmp_path) -> None:
     folder, run, placed, _ = trained_run
     trained, embedded = load_model(folder, "cpu"), frozen_features(run, tmp_path)
-    own = trained_images(run.loop, run.loop.predict(), 4, run.prepared.images.note)
+    own = place_images(run.loop, run.loop.predict(), run.prepared, RoundContext("own-1", RunFacts()), folder)
     frozen = Encoder(load_backbone(run.experiment.backbone), trained.compute)
     asked = dataclasses.replace(trained, opinion=fit_lda_of(own, embedded).kept(), frozen=frozen)
     read = asked.features(list(run.loop.table.path))

@@ -24,9 +24,9 @@ from holotype.methods import METHODS, Task, Views, find_method
 from holotype.models.backbone import Backbone
 from holotype.models.tail import split_backbone
 from holotype.models.token_cache import CacheViews
+from holotype.models.zoo import patch_torchvision
 from holotype.training.build_token_cache import open_cache
 from holotype.training.loop import Loop
-from holotype.utils import torchvision_compat
 from holotype.utils.device import Device
 from holotype.utils.memory import MemoryConfig
 
@@ -73,7 +73,7 @@ def float64_default():
 
 def tiny_backbone() -> Backbone:
     """A random ViT of two blocks, of which the last is trained."""
-    torchvision_compat.patch_torchvision()
+    patch_torchvision()
     import timm
 
     with torch.random.fork_rng(devices=[]):

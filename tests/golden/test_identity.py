@@ -10,9 +10,9 @@ import pytest
 
 from holotype.data.table import Table
 from holotype.models.token_cache import CacheViews
-from holotype.runs.build import RunData
+from holotype.runs.experiment import resolve
 from holotype.runs.identity import identify
-from holotype.runs.resolve import resolve
+from holotype.runs.resources import RunData
 
 from .product import METHODS, tiny_backbone
 

@@ -9,15 +9,9 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 
 from holotype.errors import InputError
 from holotype.losses.ops import l2_normalize
-from holotype.methods import METHODS, Task, _common
-from holotype.methods._common import (
-    EpochMeans,
-    NearestCentreMethod,
-    class_means,
-    draw_pairs,
-    select_rows,
-    soft_update,
-)
+from holotype.methods import METHODS, Task, base
+from holotype.methods.base import EpochMeans, NearestCentreMethod, class_means
+from holotype.methods.rpc import draw_pairs, select_rows, soft_update
 
 
 def example(n=40, d=8, c=4):
@@ -39,7 +33,7 @@ def test_class_means_equal_the_loop(monkeypatch, classes_at_once):
     one_hot = F.one_hot(label.clamp_min(0), 4).to(f.dtype) * labelled.to(f.dtype)[:, None]
     assert torch.equal(whole, l2_normalize(one_hot.T @ f))  # as recorded runs have it, to the bit
     parts = []
-    monkeypatch.setattr(_common, "AT_ONCE", classes_at_once * len(f))
+    monkeypatch.setattr(base, "AT_ONCE", classes_at_once * len(f))
     monkeypatch.setattr(torch, "cat", lambda sums: parts.extend(sums) or torch.vstack(sums))
     torch.testing.assert_close(class_means(f, label, labelled, 4), whole)
     assert max(map(len, parts)) == classes_at_once

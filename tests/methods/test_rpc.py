@@ -10,7 +10,7 @@ from holotype.methods import Batch, Images, Progress, Task
 from holotype.methods.debgcd import DebGCD, DebGCDConfig, confidence_of_lead
 from holotype.methods.rpc import LEAD, RPC, DebiasConfig, RPCConfig, debiasing
 from holotype.models.heads import DetectorOVA
-from holotype.runs.resolve import default_experiment
+from holotype.runs.experiment import default_experiment
 
 TASK = Task(n_known=5, k=9, dim=16, n_images=100, n_labelled=25)
 

@@ -1,5 +1,5 @@
 """timm imports torchvision, which a plain build of torch for CPUs needs to be patched for first."""
 
-from holotype.utils.torchvision_compat import patch_torchvision
+from holotype.models.zoo import patch_torchvision
 
 patch_torchvision()

@@ -12,9 +12,8 @@ from torch import Tensor
 
 from holotype.errors import InputError
 from holotype.models.backbone import load_network
-from holotype.models.convert import to_timm_names
 from holotype.models.hub import from_open_clip_config, from_transformers_config
-from holotype.models.weights_io import WeightsOrigin, _filter, read_state
+from holotype.models.weights_io import WeightsOrigin, _filter, read_state, to_timm_names
 from holotype.models.zoo import model_outline
 
 from .renamed import as_clip, as_dinov2, as_dinov3

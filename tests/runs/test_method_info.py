@@ -8,16 +8,8 @@ import pytest
 
 from holotype.errors import InputError
 from holotype.methods import METHODS, Stage, find_method
-from holotype.runs.method_info import (
-    first_sentence,
-    list_methods,
-    method_info,
-    published_rows,
-    recipe_applies,
-    split_docstring,
-    stage_line,
-    stage_names,
-)
+from holotype.runs import method_info as module
+from holotype.runs.method_info import method_info, published_rows
 
 OWN = '''"""Mine: a method.
 
@@ -62,82 +54,53 @@ def own(tmp_path, monkeypatch) -> str:
     return "card_of_ones_own"
 
 
-@pytest.mark.parametrize("name", METHODS)
-def test_every_method_can_be_told(name: str) -> None:
-    found = method_info(name)
-    assert found.card is METHODS[name].card
-    assert found.computes
-    assert ("L =" in found.computes) == (name != "kmeans")  # the equation
-    assert found.settings
-    for row in found.settings:
-        assert row.key.startswith("method.")
-        assert row.help, row.key
-    assert found.recipes == vars(METHODS[name]).get("recipes", {})
-    assert found.presets.keys() == METHODS[name].presets.keys()
-    assert found.presets["default"] == {}
-
-
-def test_what_applies_in_which_stage() -> None:
-    told = {
-        name: (stage_names(one), one.cache, one.capture) for name in METHODS if (one := method_info(name))
-    }
+def test_every_method_can_be_told() -> None:
+    told = {}
+    for name, kind in METHODS.items():
+        found = method_info(name)
+        assert (found.card, found.line[-1]) == (kind.card, ".")
+        assert ("L =" in found.computes) == (name != "kmeans")  # the equation
+        assert all(row.key.startswith("method.") and row.help for row in found.settings)
+        assert found.settings
+        assert found.recipes == vars(kind).get("recipes", {})
+        assert found.presets.keys() == kind.presets.keys()
+        told[name] = (module.stage_names(found), found.cache, found.capture)
     assert told.pop("kmeans") == ("none", "-", "-")
     assert told.pop("promptcal") == ("2: warm-up, affinity", "no", "yes")
     assert told.pop("sptnet") == ("2: simgcd, prompts", "stage 1", "stage 1")
     assert set(told.values()) == {("1: train", "yes", "yes")}
-    assert recipe_applies([True, False, True]) == "stages 1, 3"
-    assert recipe_applies([False, False]) == "no"
-
-
-def test_a_stage_in_words() -> None:
-    second = method_info("sptnet").stages[1]
-    assert stage_line(second, 20) == "prompts: 100 epochs, 2 weak views; from whole images; not captured"
-    assert "2 weak and 1 strong views; from tokens; captured" in stage_line(method_info("rpc").stages[0], 200)
-    assert stage_line(Stage(epochs=7), 200).startswith("train: 7 epochs")
-
-
-def test_a_docstring_in_its_parts() -> None:
-    doc = "Title: of it.\n\n    L = 0\n\nMore, that Differs not.\n\nDiffers, and why:\n  edges  are gone\nThe end."
-    assert split_docstring(doc) == (
-        "Title: of it",
-        "    L = 0\n\nMore, that Differs not.",
-        "Differs, and why:\n  edges  are gone\nThe end.",
-    )
-    assert split_docstring("Alone") == ("Alone", "", "")
-    assert first_sentence("One of 3.5 things. And two.") == "One of 3.5 things."
-    assert first_sentence("No stop") == "No stop"
-
-
-def test_presets_are_dotted_settings() -> None:
     assert method_info("dccl").presets["as_run"] == {"method.edges": "none"}
+    assert module.recipe_applies([True, False, True]) == "stages 1, 3"
+    assert (module.recipe_title("*"), module.recipe_title("cub")) == ("all data sets", "cub")
+
+
+def test_stages_and_docstrings_in_words() -> None:
+    second = method_info("sptnet").stages[1]
+    assert module.stage_line(second, 20).endswith("100 epochs, 2 weak views; from whole images; not captured")
+    line = module.stage_line(method_info("rpc").stages[0], 200)
+    assert "2 weak and 1 strong views; from tokens; captured" in line
+    assert module.stage_line(Stage(epochs=7), 200).startswith("train: 7 epochs")
+    doc = "Title: of it.\n\n    L = 0\n\nMore, that Differs not.\n\nDiffers, and why:\n  edges  are gone\nThe end."
+    computes = "    L = 0\n\nMore, that Differs not."
+    differs = "Differs, and why:\n  edges  are gone\nThe end."
+    assert module.split_docstring(doc) == ("Title: of it", computes, differs)
+    assert module.split_docstring("Alone") == ("Alone", "", "")
 
 
 def test_a_method_of_ones_own(own: str) -> None:
     found = method_info(f"{own}:Mine")
     assert (found.card, found.title, found.line) == (None, "Mine: a method", "Mine: a method")
-    assert found.computes == "    L = 0"
-    assert found.differs == "Differs: in everything."
+    assert (found.computes, found.differs) == ("    L = 0", "Differs: in everything.")
     assert [(row.key, row.value, row.help) for row in found.settings] == [("method.width", "3", "How wide.")]
     assert published_rows(found.name) == []
-
-
-def test_card_and_recipes_are_not_inherited(own: str) -> None:
-    found = method_info(f"{own}:Built")
+    ((dataset, scores, progress), *_) = published_rows("gcd")
+    assert (dataset, scores.all, round(progress.p, 2)) == ("cub", 51.3, 0.65)
+    built = method_info(f"{own}:Built")
     assert find_method(f"{own}:Built").recipes  # SimGCD's
-    assert (found.card, found.recipes) == (None, {})
-
-
-@pytest.mark.parametrize(
-    ("name", "told"),
-    [
-        ("Bare", "has no settings to tell: give it a dataclass as `Config`"),
-        ("Demanding", r"cannot be built to be told about \(TypeError: .*must"),
-        ("Broken", r"cannot be built to be told about \(ZeroDivisionError: oh\)"),
-    ],
-)
-def test_a_method_that_cannot_be_told(own: str, name: str, told: str) -> None:
-    with pytest.raises(InputError, match=told):
-        method_info(f"{own}:{name}")
+    assert (built.card, built.recipes) == (None, {})
+    for name, said in (("Bare", "Config"), ("Demanding", "must"), ("Broken", "ZeroDivisionError: oh")):
+        with pytest.raises(InputError, match=rf"{name} cannot be built \(.*{said}"):
+            method_info(f"{own}:{name}")
 
 
 def test_plug_ins_are_listed_and_a_broken_one_breaks_nothing(own: str, monkeypatch, tmp_path) -> None:
@@ -149,17 +112,9 @@ def test_plug_ins_are_listed_and_a_broken_one_breaks_nothing(own: str, monkeypat
         return [entry for entry in entries if name in (None, entry.name)]
 
     monkeypatch.setattr("holotype.methods.registry.entry_points", installed)
-    found = list_methods()
+    found = module.list_methods()
     assert [one.name for one in found[: len(METHODS)]] == list(METHODS)
     gone, mine, raises = found[len(METHODS) :]
     assert mine.name == "mine"
     assert "cannot be imported" in str(gone)
-    assert str(raises) == "The method raises cannot be imported (RuntimeError: no luck)."
-
-
-def test_what_is_printed_of_a_method() -> None:
-    assert [row.dataset for row in published_rows("dccl")] == [
-        *("cub", "scars", "cifar10", "cifar100", "imagenet100"),
-    ]
-    (cub, *_) = published_rows("gcd")
-    assert (cub.scores.all, round(cub.progress.p, 2)) == (51.3, 0.65)
+    assert "RuntimeError: no luck" in str(raises)

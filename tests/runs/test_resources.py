@@ -1,130 +1,178 @@
-"""What runs share is made once, when it is asked for, and only while the next run needs the same."""
+"""What runs share is made once, when it is asked for; which views they ask of the token cache, and which they need."""
 
 from __future__ import annotations
 
 import dataclasses
 import logging
+import shutil
 
 import pytest
 import torch
 
 from holotype.errors import InputError
+from holotype.methods import METHODS, Views
 from holotype.models.token_cache import CacheViews
 from holotype.runs import resources as module
-from holotype.runs.build import build_method
-from holotype.runs.experiment import Experiment
-from holotype.runs.resolve import default_experiment
-from holotype.runs.resources import ResourceCache, RunResources, make_device, sharing_key
+from holotype.runs.experiment import Experiment, default_experiment, stages_of
+from holotype.runs.resources import ResourceCache, load_data, requested_views, views_of
 from holotype.training import build_token_cache
-from holotype.utils.memory import Budget, MemoryConfig
+from holotype.utils.memory import Budget
+from tests.conftest import draw_squares, write_csv
 from tests.small_run import set_dotted
+from tests.training.stubs import STUBS
+
+WEAK, STRONG = Views(2, 0), Views(2, 1)
+"""What a step of SimGCD draws, and one of RPC."""
 
 
-@pytest.fixture
-def tiny(squares_folder, tiny_backbone_file, tmp_path):
-    """A run on 64 squares of 4 classes with a network of two blocks, on the CPU."""
-
-    def make(method: str = "simgcd", **settings) -> Experiment:
-        found = default_experiment(method, str(squares_folder / "squares.csv"))
-        found.k, found.device, found.progress = 4, "cpu", False
-        found.backbone.name = str(tiny_backbone_file)
-        found.memory.cache_dir = str(tmp_path / "cache")
-        for key, value in settings.items():
-            set_dotted(found, key.replace("__", "."), value)
-        return found
-
-    return make
+def test_the_number_of_categories_must_be_given_and_data_be_trainable(tiny, tmp_path) -> None:
+    for k, said in ((None, "is unknown"), (1, "smaller than the 2 known"), (65, "more than the 64 images")):
+        with pytest.raises(InputError, match=said):
+            load_data(tiny(k=k))
+    assert load_data(tiny(k=2)).k == 2
+    assert load_data(tiny(k="auto")).k == 0  # until it is counted
+    draw_squares(tmp_path / "squares")
+    shutil.rmtree(tmp_path / "squares" / "red")
+    for name, said in (("squares", "Only one known class"), ("nowhere", "does not exist")):
+        with pytest.raises(InputError, match=said):
+            load_data(tiny(dataset=tmp_path / name))
 
 
-@pytest.fixture
-def counted(monkeypatch):
-    """How often data are read, a backbone is loaded, images are decoded, and a cache is built."""
-    calls: list[str] = []
-
-    def count(target, name, label):
-        original = getattr(target, name)
-
-        def counting(*given, **named):
-            calls.append(label)
-            return original(*given, **named)
-
-        monkeypatch.setattr(target, name, counting)
-
-    count(module, "load_data", "data")
-    count(module, "load_backbone", "backbone")
-    count(module.ImageStore, "decode", "decode")
-    count(module, "open_cache", "cache")
-    return calls
+def test_own_data_come_from_a_folder_a_file_or_both(squares_folder, tiny, tmp_path) -> None:
+    folder, file = load_data(tiny(dataset=squares_folder)), load_data(tiny())
+    assert (folder.k, file.k, folder.test, file.test) == (4, 4, None, None)
+    assert folder.table.known == file.table.known == ("green", "red")
+    rows = [("red/red-00.png", "rot"), ("green/green-00.png", "grün")]
+    labels = write_csv(tmp_path / "labels.csv", "path,label", rows)
+    both = load_data(tiny(dataset=squares_folder, labels=str(labels)))
+    assert both.table.known == ("grün", "rot")
+    assert both.table.labelled.sum() == 2
 
 
-def get(shelf: ResourceCache, experiment: Experiment) -> RunResources:
-    return shelf.get(experiment, make_device(experiment))
+def test_a_benchmark_knows_its_categories_and_its_split() -> None:
+    experiment = default_experiment("kmeans", "fashion-sample")
+    found = load_data(experiment)
+    assert (found.k, len(found.table.known)) == (10, 5)
+    experiment.k = 13
+    assert load_data(experiment).k == 13
 
 
-def method_of(ready: RunResources, experiment: Experiment):
-    return build_method(experiment, ready.data, ready.backbone)
+@pytest.mark.parametrize(
+    ("method", "most"),
+    [
+        *(("simgcd", WEAK), ("rpc", STRONG), ("kmeans", None)),
+        *(("two stages", STRONG), ("images", None), ("tokens then images", WEAK)),
+    ],
+)
+def test_views_needed_are_the_most_of_all_stages(tiny, monkeypatch, method, most) -> None:
+    for name, stub in STUBS.items():
+        monkeypatch.setitem(METHODS, name, stub)
+    assert views_of(tiny(method)) == most
+    assert module.max_views([Views(3, 0), STRONG]) == Views(3, 1)
 
 
-# -- what is shared -------------------------------------------------------------------------------------
+@pytest.mark.parametrize(
+    ("method", "asked", "views"),
+    [
+        ("simgcd", "off", None),
+        ("simgcd", "auto", CacheViews(4, 2)),  # on the CPU
+        ("simgcd", "16+8", CacheViews(16, 8)),
+        ("kmeans", "auto", None),
+        ("kmeans", "16+8", None),
+    ],
+)
+def test_a_run_asks_for_a_cache_where_it_can_use_one(tiny, method, asked, views) -> None:
+    experiment = tiny(method, cache_views=asked)
+    state = torch.get_rng_state()
+    assert requested_views(experiment) == views
+    assert torch.equal(torch.get_rng_state(), state)
+
+
+def test_cached_views_that_no_stage_can_use_are_refused(tiny, monkeypatch) -> None:
+    monkeypatch.setitem(METHODS, "pictures", STUBS["images"])
+    monkeypatch.setitem(METHODS, "both", STUBS["tokens then images"])
+    with pytest.raises(InputError, match="pictures cannot use cached views"):
+        requested_views(tiny("pictures", cache_views="4+2"))
+    assert requested_views(tiny("pictures", cache_views="auto")) is None
+    assert requested_views(tiny("both", cache_views="4+2")) == CacheViews(4, 2)
+    assert module.effective_views(tiny("both"), CacheViews(4, 2)) == CacheViews(4, 0)
+    for method, taken in (
+        ("pictures", "off"),
+        ("both", "4+2"),
+        ("kmeans", "4+2"),
+    ):  # in a sweep it is left out
+        assert module.drop_unusable_cache(tiny(method, cache_views="4+2")).cache_views == taken
+    monkeypatch.setattr(module, "pick_device", lambda name: "cuda")  # where auto is exact
+    assert requested_views(tiny(cache_views="auto")) is None
+    assert requested_views(tiny(cache_views="4+2")) == CacheViews(4, 2)
+
+
+@pytest.mark.parametrize("read", [float, lambda one: one.numpy(), lambda one: one.tolist(), bool, str])
+def test_a_method_that_reads_its_weights_while_it_is_built_has_stages_too(tiny, monkeypatch, read) -> None:
+    """Methods of others may do so; only the toy copy that is asked for its stages has none to read."""
+    from holotype.methods.simgcd import SimGCD
+
+    build = SimGCD.__init__
+
+    def reading(self, config, task):
+        build(self, config, task)
+        self.first = read(self.classifier.v.detach().flatten()[0])
+
+    monkeypatch.setattr(SimGCD, "__init__", reading)
+    monkeypatch.setattr("holotype.runs.experiment._toy_methods", {})
+    experiment = tiny(cache_views="4+2")
+    assert requested_views(experiment) == CacheViews(4, 2)
+    ready = ResourceCache().get(experiment)
+    assert module.check_fits(experiment, ready.data, ready.backbone) == []
 
 
 @pytest.mark.parametrize(
     ("setting", "value", "same"),
     [
-        ("seed", 3, True),
-        ("train.lr", 0.3, True),
-        ("cache_views", "8+4", True),
-        ("method_name", "rpc", True),
-        ("k", 5, False),
-        ("store", "disk", False),
-        ("memory.host_gb", 1.0, False),
-        ("backbone.train_blocks", 2, False),
-        ("train.precision", "fp64", False),
-        ("devices", 2, False),
+        *(("seed", 3, True), ("train.lr", 0.3, True), ("cache_views", "8+4", True), ("method_name", "rpc", True)),
+        *(("k", 5, False), ("store", "disk", False), ("memory.host_gb", 1.0, False), ("devices", 2, False)),
+        *(("backbone.train_blocks", 2, False), ("train.precision", "fp64", False)),
     ],
-)
-def test_runs_share_where_nothing_that_is_shared_differs(tiny, setting, value, same):
+)  # fmt: skip
+def test_runs_share_where_nothing_that_is_shared_differs(tiny, setting, value, same) -> None:
     other = tiny()
     set_dotted(other, setting, value)
-    assert (sharing_key(other) == sharing_key(tiny())) == same
+    assert (module.sharing_key(other) == module.sharing_key(tiny())) == same
 
 
-def test_nothing_is_decoded_before_it_is_asked_for(tiny, counted):
+def test_things_are_made_when_they_are_asked_for_and_only_the_last_are_kept(tiny, counted) -> None:
     shelf = ResourceCache()
-    ready = get(shelf, tiny())
+    ready = shelf.get(tiny())
     assert counted == ["data", "backbone"]
-    assert get(shelf, tiny("kmeans", seed=4)) is ready
-    store = ready.images
-    assert ready.images is store
+    assert shelf.get(tiny("kmeans", seed=4)) is ready
+    assert ready.images is ready.images
     assert ready.held_out is None
     assert counted == ["data", "backbone", "decode"]
     assert ready.decode_seconds > 0
-
-
-def test_only_the_last_is_kept(tiny, counted):
-    shelf = ResourceCache()
-    first = get(shelf, tiny())
-    assert get(shelf, tiny(k=5)) is not first
-    assert get(shelf, tiny()) is not first
+    assert shelf.get(tiny(k=5)) is not ready
+    assert shelf.get(tiny()) is not ready
     assert counted.count("data") == 3
+    counted.clear()  # a discovery has data and backbone already; the experiment is not asked for them
+    given = ResourceCache(data=ready.data, backbone=ready.backbone).get(tiny())
+    assert (given.data, given.backbone, counted) == (ready.data, ready.backbone, [])
 
 
-def test_another_depth_takes_the_decoded_images_over(tiny, counted):
+def test_another_depth_takes_the_decoded_images_over(tiny, counted) -> None:
     """Two trained blocks instead of one: another trunk, other tokens, the same images."""
     shelf = ResourceCache()
-    first = get(shelf, tiny())
+    first = shelf.get(tiny())
     images = first.images
-    deeper = get(shelf, tiny(backbone__train_blocks=2))
+    deeper = shelf.get(tiny(backbone__train_blocks=2))
     assert deeper is not first
     assert deeper.images is images
     assert deeper.data.table is first.data.table  # which knows the broken ones
     assert deeper.decode_seconds == first.decode_seconds
-    assert get(shelf, tiny(k=5, backbone__train_blocks=2)).images is not images
+    assert shelf.get(tiny(k=5, backbone__train_blocks=2)).images is not images
     assert counted.count("decode") == 2
 
 
-def test_every_run_has_a_tail_of_its_own_on_the_trunk_of_all(tiny):
-    ready = get(ResourceCache(), tiny())
+def test_every_run_has_a_tail_of_its_own_on_the_trunk_of_all(tiny) -> None:
+    ready = ResourceCache().get(tiny())
     one, other = ready.network(), ready.network()
     assert one.trunk is other.trunk is ready.backbone.trunk
     with torch.no_grad():
@@ -133,9 +181,6 @@ def test_every_run_has_a_tail_of_its_own_on_the_trunk_of_all(tiny):
     for mine, whole in zip(other.tail.parameters(), ready.backbone.tail.parameters(), strict=True):
         assert torch.equal(mine, whole)
     assert any(parameter.abs().sum() > 0 for parameter in other.tail.parameters())
-
-
-# -- where images lie -----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -147,18 +192,19 @@ def test_every_run_has_a_tail_of_its_own_on_the_trunk_of_all(tiny):
         ({"store": "host", "memory__host_gb": 1e-5}, "disk", "WARNING"),
     ],
 )
-def test_where_the_images_lie_is_said_in_a_line(tiny, caplog, settings, level, severity):
+def test_where_the_images_lie_is_said_in_a_line(tiny, caplog, settings, level, severity) -> None:
     caplog.set_level(logging.INFO, "holotype")
-    ready = get(ResourceCache(), tiny(**settings))
+    ready = ResourceCache().get(tiny(**settings))
     assert ready.images.level == level
     ((name, message),) = [(r.levelname, r.getMessage()) for r in caplog.records]
-    assert name == severity
-    assert message == f"{ready.placed}."
+    assert (name, message) == (severity, f"{ready.placed}.")
     assert message.startswith("64 images, ")
     assert ready.taken() == Budget.at(level, ready.images.nbytes)
+    with pytest.raises(InputError, match="disk"):
+        _ = ResourceCache().get(tiny(memory__host_gb=1e-5, memory__disk_gb=1e-5)).images
 
 
-def test_budgets_count_all_images_and_every_open_cache(tiny, monkeypatch):
+def test_budgets_count_all_images_and_every_open_cache(tiny, monkeypatch) -> None:
     """Training images, held-out ones and caches share what the settings allow."""
     asked: list[Budget] = []
 
@@ -168,130 +214,97 @@ def test_budgets_count_all_images_and_every_open_cache(tiny, monkeypatch):
 
     monkeypatch.setattr(module, "find_budget", find)
     monkeypatch.setattr(build_token_cache, "find_budget", find)
-    experiment = tiny("rpc")
-    ready = get(ResourceCache(), experiment)
+    ready = ResourceCache().get(tiny("rpc"))
     ready.data.test = ready.data.table
     images, (_, held_out) = ready.images, ready.held_out
-    method = method_of(ready, experiment)
-    first = ready.cache(CacheViews(5, 3), method)
-    ready.cache(CacheViews(6, 3), method)
+    first = ready.cache(CacheViews(5, 3), STRONG)
+    ready.cache(CacheViews(6, 3), STRONG)
     so_far = [0, images.nbytes, images.nbytes + held_out.nbytes]
     assert asked == [Budget.at("host", n) for n in (*so_far, so_far[-1] + first.nbytes)]
 
 
-def test_a_disk_that_is_too_small_is_an_error(tiny):
-    with pytest.raises(InputError, match="disk"):
-        _ = get(ResourceCache(), tiny(memory__host_gb=1e-5, memory__disk_gb=1e-5)).images
-
-
-# -- the token cache ------------------------------------------------------------------------------------
-
-
-def test_a_cache_is_built_once_for_all_seeds_and_methods(tiny, counted):
+def test_a_cache_is_built_once_for_all_seeds_and_methods(tiny, counted) -> None:
     """SimGCD comes first and draws no strong view; the cache holds those that RPC will need."""
     runs = [tiny("simgcd", cache_views="5+3"), tiny("rpc", cache_views="5+3"), tiny("kmeans")]
-    shelf = ResourceCache(runs)
-    ready = get(shelf, runs[0])
-    caches = [ready.cache(CacheViews(5, 3), method_of(ready, run)) for run in runs[:2]]
+    ready = ResourceCache(runs).get(runs[0])
+    caches = [ready.cache(CacheViews(5, 3), needs) for needs in (WEAK, STRONG)]
     assert caches[0] is caches[1]
     assert caches[0].views == CacheViews(5, 3)
     assert counted.count("cache") == 1
     assert ready.taken().host >= caches[0].nbytes
-    alone = get(ResourceCache(), runs[0])
-    assert alone.cache(CacheViews(5, 3), method_of(alone, runs[0])).views == CacheViews(5, 0)
+    others = [tiny("rpc", cache_views="off"), tiny("rpc", cache_views="6+3"), tiny("rpc", k=5)]
+    alone = ResourceCache(others).get(runs[0])  # who asks for something else does not count
+    assert alone.cache(CacheViews(5, 3), WEAK).views == CacheViews(5, 0)
+    # and one without strong views is none for a method that draws them
+    assert alone.cache(CacheViews(5, 3), STRONG).views == CacheViews(5, 3)
+    assert counted.count("cache") == 3
 
 
-def test_runs_that_ask_for_something_else_do_not_count(tiny):
-    shelf = ResourceCache([tiny("rpc", cache_views="off"), tiny("rpc", cache_views="6+3"), tiny("rpc", k=5)])
-    ready = get(shelf, tiny("simgcd", cache_views="5+3"))
-    found = ready.cache(CacheViews(5, 3), method_of(ready, tiny()))
-    assert found.views == CacheViews(5, 0)
-
-
-def test_a_resumed_run_takes_an_open_cache_of_its_views(tiny, counted):
-    ready = get(ResourceCache(), tiny("rpc"))
-    method = method_of(ready, tiny("rpc"))
-    cache = ready.cache(CacheViews(5, 3), method)
-    assert ready.cache(CacheViews(5, 3), method, fixed=CacheViews(5, 3)) is cache
-    assert ready.cache(CacheViews(5, 3), method_of(ready, tiny()), fixed=CacheViews(5, 0)) is cache
-    assert ready.cache(CacheViews(5, 3), method_of(ready, tiny())) is cache
-    fewer = ready.cache(CacheViews(5, 3), method, fixed=CacheViews(4, 2))
-    assert fewer.views == CacheViews(4, 2)
-    assert counted.count("cache") == 2
-    # both are in use until somebody says that they are not
-    assert ready.cache(CacheViews(5, 3), method) is cache
+def test_a_resumed_run_takes_an_open_cache_of_its_views(tiny, counted) -> None:
+    ready = ResourceCache().get(tiny("rpc"))
+    wanted = CacheViews(5, 3)
+    cache = ready.cache(wanted, STRONG)
+    assert ready.cache(wanted, STRONG, fixed=wanted) is cache
+    assert ready.cache(wanted, WEAK, fixed=CacheViews(5, 0)) is cache
+    assert ready.cache(wanted, WEAK) is cache
+    for fixed in (CacheViews(4, 2), CacheViews(5, 2)):  # other numbers are other views
+        assert ready.cache(wanted, STRONG, fixed=fixed).views == fixed
+    assert counted.count("cache") == 3
+    # all are in use until somebody says that they are not
+    assert ready.cache(wanted, STRONG) is cache
     ready.release()
-    assert ready.cache(CacheViews(5, 3), method) is cache
-    ready.cache(CacheViews(6, 2), method)
-    ready.cache(CacheViews(5, 3), method, fixed=CacheViews(4, 2))
-    assert counted.count("cache") == 4  # 4+2 was let go for 6+2
+    assert ready.cache(wanted, STRONG) is cache
+    ready.cache(CacheViews(6, 2), STRONG)
+    ready.cache(wanted, STRONG, fixed=CacheViews(4, 2))
+    assert counted.count("cache") == 5  # 4+2 was let go for 6+2
 
 
-def test_a_cache_without_strong_views_is_none_for_a_method_that_draws_them(tiny, counted):
-    """Nobody said that RPC would come."""
-    ready = get(ResourceCache(), tiny())
-    assert ready.cache(CacheViews(5, 3), method_of(ready, tiny())).views == CacheViews(5, 0)
-    assert ready.cache(CacheViews(5, 3), method_of(ready, tiny("rpc"))).views == CacheViews(5, 3)
-    assert counted.count("cache") == 2
-
-
-def test_a_resumed_run_in_a_sweep_opens_the_cache_of_all(tiny, counted):
+def test_a_resumed_run_in_a_sweep_opens_the_cache_of_all(tiny, counted) -> None:
     """It was stopped; the same sweep goes on. What it drew from is a part of what the others need."""
     runs = [tiny("simgcd", cache_views="5+3"), tiny("rpc", cache_views="5+3")]
-    ready = get(ResourceCache(runs), runs[0])
-    resumed = ready.cache(CacheViews(5, 3), method_of(ready, runs[0]), fixed=CacheViews(5, 0))
+    ready = ResourceCache(runs).get(runs[0])
+    resumed = ready.cache(CacheViews(5, 3), WEAK, fixed=CacheViews(5, 0))
     assert resumed.views == CacheViews(5, 3)
-    assert ready.cache(CacheViews(5, 3), method_of(ready, runs[1])) is resumed
+    assert ready.cache(CacheViews(5, 3), STRONG) is resumed
     assert counted.count("cache") == 1
 
 
-def test_a_small_budget_shrinks_the_views_of_a_fresh_run_only(tiny):
+def test_a_small_budget_shrinks_the_views_of_a_fresh_run_only(tiny) -> None:
     """About 9 kB a view of all images: 20 weak and 10 strong ones do not fit 0.6 MB beside the images."""
-    wanted, method = CacheViews(20, 10), "rpc"
-    free = get(ResourceCache(), tiny(method))
-    per_view = free.cache(CacheViews(4, 2), method_of(free, tiny(method))).nbytes / 7
-    small = dataclasses.asdict(MemoryConfig()) | {"host_gb": 12 * per_view / 1e9}
-    experiment = tiny(method, memory__host_gb=small["host_gb"], store="disk")
-    ready = get(ResourceCache(), experiment)
-    shrunk = ready.cache(wanted, method_of(ready, experiment))
+    wanted = CacheViews(20, 10)
+    per_view = ResourceCache().get(tiny("rpc")).cache(CacheViews(4, 2), STRONG).nbytes / 7
+    ready = ResourceCache().get(tiny("rpc", memory__host_gb=12 * per_view / 1e9, store="disk"))
+    shrunk = ready.cache(wanted, STRONG)
     assert (shrunk.level, shrunk.views.weak < 20) == ("host", True)
-    fixed = ready.cache(wanted, method_of(ready, experiment), fixed=wanted)
+    fixed = ready.cache(wanted, STRONG, fixed=wanted)
     assert (fixed.level, fixed.views) == ("disk", wanted)
 
 
-# -- what is given, and what is estimated ---------------------------------------------------------------
-
-
-def test_data_and_backbone_can_be_given(tiny, counted):
-    """A discovery has both already; the experiment is not asked for them."""
-    experiment = tiny()
-    compute = make_device(experiment)
-    first = RunResources(experiment, compute)
-    counted.clear()
-    shelf = ResourceCache(data=first.data, backbone=first.backbone)
-    found = shelf.get(experiment, compute)
-    assert (found.data, found.backbone) == (first.data, first.backbone)
-    assert counted == []
-
-
-def test_the_number_of_categories_can_be_estimated_for_any_method(tiny, caplog):
+def test_which_stages_draw_from_the_cache_is_told_where_they_differ(tiny, tmp_path, caplog) -> None:
     caplog.set_level(logging.INFO)
-    experiment = tiny(k="auto")
-    found = RunResources(experiment, make_device(experiment))
+    for method in ("sptnet", "simgcd"):
+        experiment = tiny(method, cache_views="4+2")
+        (tmp_path / method).mkdir()
+        _, views = ResourceCache().get(experiment).take_cache(experiment, CacheViews(4, 2), tmp_path / method)
+        assert views == CacheViews(4, 0)
+        assert len(stages_of(experiment)) == (2 if method == "sptnet" else 1)
+    assert caplog.text.count("Of sptnet, simgcd draws from the token cache, and prompts takes images.") == 1
+    assert "Of simgcd" not in caplog.text
+
+
+def test_the_number_of_categories_can_be_estimated_for_any_method(tiny, caplog) -> None:
+    caplog.set_level(logging.INFO)
+    found = ResourceCache().get(tiny(k="auto"))
     assert 2 <= found.data.k <= 32
     assert "categories" in caplog.text
-    assert build_method(experiment, found.data, found.backbone).task.k == found.data.k
-    with pytest.raises(InputError, match="--k auto"):
-        RunResources(tiny(k=None), make_device(experiment))
+    assert module.build_method(tiny(), found.data, found.backbone).task.k == found.data.k
 
 
-def test_more_gpus_than_there_are_is_refused(monkeypatch):
+def test_more_gpus_than_there_are_or_one_for_several_processes_is_refused(monkeypatch) -> None:
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
-    with pytest.raises(InputError, match="--devices 4 asks for more GPUs than the 2 here"):
-        make_device(Experiment("simgcd", "cub", devices=4))
-
-
-@pytest.mark.parametrize(("name", "precision"), [("auto", "fp32"), ("fp64", "fp64"), ("bf16", "bf16")])
-def test_precision_on_the_cpu(tiny, name, precision):
-    assert make_device(tiny(train__precision=name)).precision == precision
+    experiment = Experiment("simgcd", "cub", devices=4)
+    with pytest.raises(InputError, match="--devices 4 is more than the 2 GPUs here"):
+        module.make_device(experiment)
+    with pytest.raises(InputError, match="--device cuda:1 names one GPU for 2 processes"):
+        module.make_device(dataclasses.replace(experiment, device="cuda:1", devices=2))

@@ -1,8 +1,9 @@
-"""Every run leaves the same folder, which keeps the truth to its scores, and nobody goes on from another's state."""
+"""One run from settings to scores: its folder, its truth kept to its scores, going on to the same end, from Python."""
 
 from __future__ import annotations
 
 import csv
+import dataclasses
 import json
 import shutil
 import time
@@ -11,70 +12,101 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+import yaml
+from safetensors.torch import load_file
 
 import holotype
+from holotype.data.datasets.registry import Benchmark
+from holotype.data.gcd_split import gcd_split
+from holotype.data.load import load_table
+from holotype.data.table import Table
 from holotype.discovery.estimator import Discoverer
 from holotype.errors import InputError, Stopped
-from holotype.results.discovery import IMAGE_TABLE_COLUMNS, Discovery
-from holotype.runs import run
+from holotype.results.discovery import IMAGE_TABLE_COLUMNS
+from holotype.runs import predict, resources
 from holotype.runs import run as module
-from holotype.runs.experiment import Experiment
+from holotype.runs.experiment import resolve
 from holotype.runs.model_io import load_model
-from holotype.runs.parallel import run_together
-from holotype.runs.resolve import default_experiment, resolve
+from holotype.runs.record import Record
 from holotype.runs.run import run_experiment, train
 from holotype.runs.status import read_status
 from holotype.training.checkpoint import Checkpointer
+from holotype.training.loop import Loop
 from holotype.utils.locks import lock_folder
 from holotype.utils.serialization import read_json
-from tests.cli.test_bad_input import pressed
+from tests.conftest import draw_squares, write_csv
 
-FOLDER = {
-    *("identity.json", "config.yaml", "provenance.json", "metrics.jsonl", "model.json", "model.safetensors"),
-    *("assignments.csv", "assignments.parquet", "discovery.json", "scores.json"),
+FILES = {
+    *("cache.json", "identity.json", "config.yaml", "provenance.json", "metrics.jsonl", "model.json"),
+    *("model.safetensors", "discovery.json", "assignments.parquet", "assignments.csv", "scores.json"),
+    "per_class.csv",
 }
+FOLDER = FILES - {"cache.json", "per_class.csv"}
+"""Of a run without a token cache whose truth is not known."""
+CLOCKS = {"seconds": 0.0, "wall_seconds": 0.0, "decode_seconds": 0.0, "cache_seconds": 0.0, "parallel": 0}
 
 
-@pytest.fixture
-def tiny(squares_folder, tiny_backbone_file, tmp_path):
-    """A run of a second on 64 squares of 4 classes, 2 of them known."""
+def timeless(record: Record) -> Record:
+    return dataclasses.replace(record, made=dataclasses.replace(record.made, **CLOCKS))
 
-    def make(
-        method: str = "simgcd", out: str = "run", dataset: Path | None = None, seed: int = 0
-    ) -> Experiment:
-        found = default_experiment(method, str(dataset or squares_folder / "squares.csv"))
-        found.k, found.device, found.progress, found.out = 4, "cpu", False, str(tmp_path / out)
-        found.backbone.name, found.seed = str(tiny_backbone_file), seed
-        found.train.epochs, found.train.batch_size, found.cache_views = 2, 16, "off"
-        return found
 
-    return make
+def log(folder: Path) -> list[dict]:
+    lines = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+    return [{key: value for key, value in line.items() if key != "seconds"} for line in lines]
+
+
+def assert_same_run(mine: Path, theirs: Path) -> None:
+    for name in ("model.safetensors", "assignments.csv"):
+        assert (mine / name).read_bytes() == (theirs / name).read_bytes(), name
+    assert log(mine) == log(theirs)
+
+
+def test_a_run_leaves_its_folder_and_its_record(tiny, monkeypatch) -> None:
+    experiment = tiny(train__eval_every=1, train__epochs=2, cache_views="auto")
+    record, out = run_experiment(experiment), experiment.folder
+    assert {file.name for file in out.iterdir()} == FILES  # the state of a finished run is gone
+    assert read_json(out / "scores.json") == record.as_dict()
+    assert read_json(out / "identity.json") == record.identity.as_dict()
+    assert yaml.safe_load((out / "config.yaml").read_text()) == experiment.as_dict()
+    assert read_json(out / "provenance.json")["table"]["images"] == 64
+    scores = record.scores
+    classes = pd.read_csv(out / "per_class.csv")
+    assert (classes["n"].sum(), classes["correct"].sum()) == (48, round(48 * scores.all))
+    frame = pd.read_parquet(out / "assignments.parquet")
+    truth = pd.read_csv(Path(experiment.dataset))["truth"].to_numpy()
+    free, known = frame["label"] == "", np.isin(truth, ["red", "green"])
+    assert scores.known_accuracy == pytest.approx((frame["category"] == truth)[free & known].mean())
+    assert [(line["kind"], line["epoch"]) for line in log(out)] == [("epoch", 0), ("score", 0), ("epoch", 1)]
+    assert load_file(out / "model.safetensors").keys() > {"method.classifier.v"}
+    monkeypatch.setattr(Loop, "fit", lambda *_: pytest.fail("a finished run was trained again"))
+    assert run_experiment(tiny(train__eval_every=7, train__epochs=2, cache_views="auto")) == record
+    with pytest.raises(InputError, match="seed = 0, not 1"):
+        run_experiment(tiny(seed=1, train__epochs=2, cache_views="auto"))
 
 
 @pytest.mark.parametrize("method", ["simgcd", "kmeans"])
 def test_a_trained_run_is_a_discovery_like_any_other(tiny, method) -> None:
-    run_experiment(tiny(method))
-    run = tiny(method).folder
-    assert {file.name for file in run.iterdir()} >= FOLDER - (
-        {"metrics.jsonl"} if method == "kmeans" else set()
-    )
-    found = holotype.load(run)
+    run_experiment(tiny(method, k=40 if method == "simgcd" else 4))
+    run = tiny().folder
+    found, model = holotype.load(run), load_model(run, "cpu")
     assert tuple(found.images.columns) == IMAGE_TABLE_COLUMNS
     assert found.images[["x", "y"]].isna().all().all()  # a map takes long, and only a report shows it
     assert found.known == ("green", "red")
     assert sum(category.n for category in found.categories) == len(found.images) == 64
     assert all(category.words and category.exemplars for category in found.categories)
+    sizes = [category.n for category in found.categories if category.kind == "novel"]
+    assert sizes == sorted(sizes, reverse=True)
     labelled = found.images[found.images.label != ""]
     assert (labelled.category == labelled.label).all()
     assert (labelled.probability == 1).all()
     facts = found.facts
-    assert (facts.method, facts.k, facts.seed, facts.round, facts.trained_on) == (method, 4, 0, 0, 64)
+    assert (facts.method, facts.seed, facts.round, facts.trained_on) == (method, 0, 0, 64)
+    assert facts.in_use == len(found.categories)
+    assert (facts.in_use < facts.k) == (method == "simgcd")  # 40 were asked for
     assert facts.backbone["digest"] == facts.provenance["backbone"]["digest"]
-    model = load_model(run, "cpu")
-    assert model.run_id == found.run_id
     free = found.images[found.images.label == ""]
-    placed = model.place(model.features(list(free.path)))
-    assert list(placed.category_id) == list(free.category_id)
+    assert model.run_id == found.run_id
+    assert list(model.place(model.features(list(free.path))).category_id) == list(free.category_id)
     by_id = {category.id: category.n for category in found.categories}
     assert [by_id.get(id, 0) for id in model.ids] == model.centres.n.tolist()
     again = Discoverer.load(run)
@@ -82,92 +114,130 @@ def test_a_trained_run_is_a_discovery_like_any_other(tiny, method) -> None:
     assert list(again.predict(list(free.path[:5]))) == list(free.category_id[:5])
 
 
-def test_the_facts_count_the_categories_in_use(tiny) -> None:
-    experiment = tiny()
-    experiment.k = 40
-    run_experiment(experiment)
-    found = holotype.load(experiment.folder)
-    assert found.facts.in_use == len(found.categories) < found.facts.k == 40
+def test_k_means_finds_coloured_squares_and_its_config_repeats_it(tiny) -> None:
+    experiment = tiny("kmeans", method__n_init=3, train__batch_size=128)  # without steps it needs no batch
+    record = run_experiment(experiment)
+    assert (record.scores.all, record.scores.known_accuracy, record.made.epochs) == (1.0, 1.0, 0)
+    assert record.test is None
+    stored = yaml.safe_load((experiment.folder / "config.yaml").read_text())
+    again = resolve(stored["method_name"], stored["dataset"], stored["preset"], stored)
+    assert again == experiment
+    again.out += "-again"
+    run_experiment(again)
+    for name in ("model.safetensors", "assignments.csv", "identity.json"):
+        assert (again.folder / name).read_bytes() == (experiment.folder / name).read_bytes()
 
 
-def test_a_run_that_could_not_begin_does_not_claim_its_folder(tiny) -> None:
-    """The advice is to lower --train.batch_size, and the same folder must take it."""
-    large = tiny()
-    large.train.batch_size = 128
-    with pytest.raises(InputError, match="batch_size"):
-        run_experiment(large)
-    assert not (large.folder / "identity.json").exists()
-    assert run_experiment(tiny()).scores.n == 48
-
-
-def test_new_categories_are_numbered_by_size(tiny) -> None:
-    run_experiment(tiny("kmeans"))
-    sizes = [c.n for c in Discovery.load(tiny().folder).categories if c.kind == "novel"]
-    assert sizes == sorted(sizes, reverse=True)
-
-
-def write_table(file: Path, squares: Path, rename: dict[str, str], hidden: dict[str, str]) -> Path:
-    rows = list(csv.DictReader((squares / "squares.csv").open()))
-    with file.open("w", newline="") as stream:
-        writer = csv.writer(stream)
-        writer.writerow(["path", "label", "truth"])
-        for row in rows:
-            truth = rename.get(row["truth"], hidden.get(row["truth"], row["truth"]))
-            writer.writerow([squares / row["path"], rename.get(row["label"], row["label"]), truth])
-    return file
-
-
-def test_no_cell_of_the_table_is_a_formula(tiny, squares_folder, tmp_path) -> None:
+def test_only_the_scores_know_the_truth_and_no_cell_is_a_formula(tiny, squares_folder, tmp_path) -> None:
     """Labels may be anything, and a spreadsheet computes what begins with =."""
-    names = {"red": "=cmd()", "green": "@now"}
-    table = write_table(tmp_path / "table.csv", squares_folder, names, {})
-    run_experiment(tiny("kmeans", dataset=table))
-    sheet = pd.read_csv(tiny().folder / "assignments.csv", keep_default_na=False)
+    names = {"red": "=cmd()", "green": "@now", "blue": "hidden-class", "yellow": "hidden-class-two", "": ""}
+    rows = list(csv.DictReader((squares_folder / "squares.csv").open()))
+    cells = [(squares_folder / row["path"], names[row["label"]], names[row["truth"]]) for row in rows]
+    table = write_csv(tmp_path / "table.csv", "path,label,truth", cells)
+    record, run = run_experiment(tiny("kmeans", dataset=table)), tiny().folder
+    assert "hidden-class" in (run / "per_class.csv").read_text()
+    for name in FILES - {"metrics.jsonl", "cache.json", "per_class.csv"}:
+        assert b"hidden-class" not in (run / name).read_bytes(), name
+    assert "hidden-class" not in pd.read_parquet(run / "assignments.parquet").to_string()
+    told = json.loads((run / "discovery.json").read_text())
+    assert not {"scores", "test", *vars(record.scores)} & told["facts"].keys()
+    sheet = pd.read_csv(run / "assignments.csv", keep_default_na=False)
     assert {"'=cmd()", "'@now"} <= set(sheet.label)
     for column in ("path", "label", "category", "category_id", "problem", "note"):
         assert not sheet[column].str.startswith(("=", "+", "-", "@")).any(), column
-    assert {"=cmd()", "@now"} <= set(holotype.load(tiny().folder).images.label)
+    assert {"=cmd()", "@now"} <= set(holotype.load(run).images.label)
 
 
-def test_only_the_scores_know_the_truth(tiny, squares_folder, tmp_path) -> None:
-    hidden = {"blue": "hidden-class-one", "yellow": "hidden-class-two"}
-    table = write_table(tmp_path / "table.csv", squares_folder, {}, hidden)
-    record = run_experiment(tiny("kmeans", dataset=table))
-    run = tiny().folder
-    assert "hidden-class-one" in (run / "per_class.csv").read_text()
-    for name in FOLDER - {"metrics.jsonl"}:
-        content = (run / name).read_bytes()
-        assert b"hidden-class" not in content, name
-    assert "hidden-class" not in pd.read_parquet(run / "assignments.parquet").to_string()
-    told = json.loads((run / "discovery.json").read_text())
-    assert record.scores.all is not None
-    assert not {"scores", "test", *vars(record.scores)} & told["facts"].keys()
+def test_broken_images_are_left_out_and_said(tiny, tmp_path) -> None:
+    rows = draw_squares(tmp_path / "squares")
+    for name in ("red/red-00.png", "unlabelled/blue-00.png"):
+        (tmp_path / "squares" / name).write_text("no image")
+    table = write_csv(tmp_path / "squares" / "table.csv", "path,label,truth", rows)
+    assert run_experiment(tiny("kmeans", dataset=table)).scores.n == 47
+    images = holotype.load(tiny().folder).images
+    broken = images[images.problem != ""]
+    assert [Path(path).name for path in broken.path] == ["red-00.png", "blue-00.png"]
+    assert set(broken.category) == set(broken.category_id) == set(broken.kind) == {""}
+    assert broken.typicality.isna().all()
+    assert read_json(tiny().folder / "provenance.json")["table"]["unreadable"] == 2
 
 
-def test_a_state_of_another_run_is_not_gone_on_from(tiny, tmp_path, monkeypatch) -> None:
-    """A folder that lost all but its state must not go on with weights that were learned from something else."""
+@pytest.mark.parametrize("method", ["kmeans", "rpc"])
+def test_a_benchmark_is_scored_on_its_test_images_too(tiny, monkeypatch, squares_folder, tmp_path, method):
+    """Copies of the unlabelled training images must score what those score."""
+    table = load_table(squares_folder / "squares.csv")
+    name_of = np.array([Path(path).stem.split("-")[0] for path in table.path], dtype=object)
+    known, novel = ("green", "red"), ("blue", "yellow")
+    train_table = Table(table.path, name_of, known + novel, name="squares")
+    squares = Benchmark("squares", train_table, None, known, novel)
+    rows = np.flatnonzero(~gcd_split(squares).labelled)
+    (tmp_path / "test").mkdir()
+    copies = np.array([shutil.copy(table.path[row], tmp_path / "test") for row in rows], dtype=object)
+    test = Table(copies, name_of[rows], known + novel, name="squares test")
+    squares = dataclasses.replace(squares, test=test)
+    monkeypatch.setattr(resources, "load_benchmark", lambda name, root: squares)
+    record = run_experiment(tiny(method, dataset="fashion-sample", k=None))
+    assert (record.scores.n, record.test) == (48, record.scores)
+
+
+def test_a_run_that_ends_with_one_category_says_so(tiny, monkeypatch, caplog) -> None:
+    placement = predict.Placement
+    monkeypatch.setattr(predict, "Placement", lambda *given: collapsed(placement(*given)))
+
+    def collapsed(placed: predict.Placement) -> predict.Placement:
+        placed.said.category[:] = 3
+        return placed
+
+    run_experiment(tiny("kmeans"))
+    assert "48 unlabelled images were put into one new category, so nothing was found" in caplog.text
+
+
+def test_a_stopped_run_goes_on_to_the_same_end(tiny, stopping) -> None:
+    stopped, whole = ({"out": out, "train__epochs": 2} for out in ("stopped", "whole"))
+    with stopping(), pytest.raises(Stopped, match="epoch 1 of 2, step 1"):
+        run_experiment(tiny(**stopped))
+    assert not (tiny(**stopped).folder / "scores.json").exists()
+    assert timeless(run_experiment(tiny(**stopped))) == timeless(run_experiment(tiny(**whole)))
+    assert_same_run(tiny(**stopped).folder, tiny(**whole).folder)
+
+
+@pytest.mark.parametrize("save_seconds", [0.0, 1e9])
+def test_a_run_that_died_between_two_epochs_logs_each_of_them_once(tiny, monkeypatch, save_seconds) -> None:
+    """With a state after every step, and with none at all when death comes."""
+    before_epoch, settings = Loop._before_epoch, {"train__epochs": 2, "train__save_seconds": save_seconds}
+
+    def dies(loop, stage, epoch):
+        if epoch == 1:
+            raise SystemError("killed")
+        before_epoch(loop, stage, epoch)
+
     with monkeypatch.context() as patch:
-        patch.setattr("holotype.training.progress.StopRequest.__enter__", pressed)
-        with pytest.raises(Stopped):
-            run_experiment(tiny(seed=1))
+        patch.setattr(Loop, "_before_epoch", dies)
+        with pytest.raises(SystemError):
+            run_experiment(tiny(out="killed", **settings))
+    for out in ("killed", "whole"):
+        run_experiment(tiny(out=out, **settings))
+    assert_same_run(tiny(out="killed").folder, tiny(out="whole").folder)
+
+
+def test_a_state_of_another_run_is_not_gone_on_from(tiny, stopping) -> None:
+    """A folder that lost all but its state must not go on with weights that were learned from something else."""
+    with stopping(), pytest.raises(Stopped):
+        run_experiment(tiny(seed=1))
     (tiny().folder / "identity.json").unlink()
-    with pytest.raises(InputError, match=r"state\.json is the training state of another run") as told:
+    with pytest.raises(InputError, match=r"state\.json is the training state of another run"):
         run_experiment(tiny(seed=0))
-    assert "\n" not in str(told.value)
     shutil.rmtree(tiny().folder)
     assert run_experiment(tiny(seed=0)).identity.seed == 0
 
 
-def test_a_run_that_ends_with_one_category_says_so(tiny, monkeypatch, caplog) -> None:
-    place = module.place_images
-
-    def collapsed(loop, prediction, *rest):
-        prediction.category[:] = 3
-        return place(loop, prediction, *rest)
-
-    monkeypatch.setattr(module, "place_images", collapsed)
-    run_experiment(tiny("kmeans"))
-    assert "unlabelled images were put into one new category, so nothing was found" in caplog.text
+def test_a_folder_is_claimed_by_a_run_that_can_begin_and_left_alone_while_somebody_works(tiny) -> None:
+    with pytest.raises(InputError, match="batch_size"):  # the advice is to lower it, in the same folder
+        run_experiment(tiny(train__batch_size=128))
+    assert not (tiny().folder / "identity.json").exists()
+    with lock_folder(tiny().folder), pytest.raises(InputError, match="in use"):
+        run_experiment(tiny())
+    assert run_experiment(tiny()).scores.n == 48
 
 
 def test_a_run_can_be_watched_and_leaves_no_trace_of_that(tiny, monkeypatch) -> None:
@@ -183,7 +253,7 @@ def test_a_run_can_be_watched_and_leaves_no_trace_of_that(tiny, monkeypatch) -> 
     monkeypatch.setattr(Checkpointer, "save", watched)
     run_experiment(tiny())
     assert {(one.state, one.phase, one.stage) for one in seen} == {("running", "training", "train")}
-    assert (seen[-1].epoch, seen[-1].epochs, seen[-1].step, seen[-1].steps) == (2, 2, 8, 8)
+    assert (seen[-1].epoch, seen[-1].epochs, seen[-1].step, seen[-1].steps) == (1, 1, 4, 4)
     assert seen[-1].loss > 0
     assert seen[-1].last_save
     assert not (tiny().folder / "heartbeat.json").exists()
@@ -193,70 +263,32 @@ def test_a_run_can_be_watched_and_leaves_no_trace_of_that(tiny, monkeypatch) -> 
 def test_a_kill_right_after_the_scores_leaves_nothing_behind(tiny, monkeypatch) -> None:
     """The run is finished: the next command finds it so, and takes away what was still to go."""
 
-    class Killed(BaseException):
-        pass
-
     def dies(folder):
-        raise Killed
+        raise KeyboardInterrupt
 
-    monkeypatch.setattr(module, "clean_up", dies)
-    with pytest.raises(Killed):
-        run_experiment(tiny())
-    monkeypatch.undo()
+    with monkeypatch.context() as patch:
+        patch.setattr(module, "clean_up", dies)
+        with pytest.raises(KeyboardInterrupt):
+            run_experiment(tiny())
     run = tiny().folder
     (run / "rest").mkdir()
     (run / f".scores.json.{'0' * 16}.part").write_text("half")
     assert list(run.glob("state*"))
     assert run_experiment(tiny()).scores is not None
-    assert not list(run.glob("state*"))
-    assert not (run / "rest").exists()
-    assert not list(run.glob(".*"))
-
-
-def test_a_folder_in_which_somebody_works_is_left_alone(tiny) -> None:
-    with lock_folder(tiny().folder), pytest.raises(InputError):
-        run_experiment(tiny())
-    with lock_folder(tiny().folder):
-        refused, made = run_together([tiny(), tiny(out="other", seed=1)])
-    assert isinstance(refused, InputError)
-    assert made.identity.seed == 1
-    run_experiment(tiny())  # whoever is done leaves the folder to others
-    assert run_together([tiny(), tiny(out="other", seed=1)])[1] == made
-
-
-def test_images_that_cannot_be_read_are_in_no_category(tiny, squares_folder, tmp_path) -> None:
-    shutil.copytree(squares_folder, tmp_path / "photos")
-    broken = tmp_path / "photos" / "unlabelled" / "blue-00.png"
-    broken.write_bytes(b"no picture")
-    run_experiment(tiny("kmeans", dataset=tmp_path / "photos"))
-    images = holotype.load(tiny().folder).images
-    row = images[images.path == str(broken)].iloc[0]
-    assert (row.category, row.category_id, row.kind) == ("", "", "")
-    assert row.problem
-    assert np.isnan(row.typicality)
+    assert not [*run.glob("state*"), *run.glob("rest"), *run.glob(".*")]
 
 
 def test_a_run_from_python_is_that_of_the_command_line(
-    holotype, squares_folder, tiny_backbone_file, tiny_flags, tmp_path
+    holotype, squares_folder, tiny_settings, tiny_flags, tmp_path, monkeypatch
 ):
-    out, other = tmp_path / "python", tmp_path / "words"
-    record = train(
-        "simgcd",
-        squares_folder / "squares.csv",
-        k=4,
-        device="cpu",
-        progress=False,
-        out=out,
-        settings={"train.epochs": 1, "train.batch-size": 16, "backbone.name": tiny_backbone_file},
-    )
+    out, other, data = tmp_path / "python", tmp_path / "words", squares_folder / "squares.csv"
+    settings = {key.replace("_size", "-size"): value for key, value in tiny_settings.items() if "." in key}
+    record = train("simgcd", data, k=4, device="cpu", progress=False, out=out, settings=settings)
     assert read_json(out / "scores.json") == record.as_dict()
-    assert holotype("train", "simgcd", squares_folder / "squares.csv", *tiny_flags, "--out", other).code == 0
+    assert holotype("train", "simgcd", data, *tiny_flags, "--out", other).code == 0
     for name in ("model.safetensors", "assignments.csv", "identity.json"):
         assert (out / name).read_bytes() == (other / name).read_bytes()
-
-
-def test_settings_arrive(monkeypatch):
-    monkeypatch.setattr(run, "run_experiment", lambda experiment: experiment)
+    monkeypatch.setattr(module, "run_experiment", lambda experiment: experiment)
     found = train("rpc", "fashion-sample", preset="reading", seed=3, settings={"method.lambda_2": 0.1})
     assert found == resolve("rpc", "fashion-sample", "reading", {"seed": 3, "method.lambda_2": 0.1})
 
@@ -270,20 +302,12 @@ def test_settings_arrive(monkeypatch):
         (("rpc", "fashion-sample"), {"seed": 0.5}, "seed must be a whole number, not 0.5"),
         (("rpc", "fashion-sample"), {"seed": 1, "settings": {"seed": 2}}, "seed is given twice"),
         (("rpc", "fashion-sample"), {"device": "tpu"}, "device must be auto, cpu"),
+        (("rpc", "fashion-sample"), {"settings": [1]}, "give them by name"),
+        (("kmeans", "fashion-sample"), {"device": "cuda:1"}, "--device cuda:1 is not"),
     ],
 )
-def test_what_cannot_be_used(words, named, sentence):
+def test_what_cannot_be_used_is_refused_before_data_are_read(words, named, sentence, monkeypatch) -> None:
+    monkeypatch.setattr("torch.cuda.is_available", lambda: False)
+    monkeypatch.setattr(resources, "load_data", lambda *_: pytest.fail("data were read"))
     with pytest.raises(InputError, match=sentence):
         train(*words, **named)
-
-
-def test_a_device_that_is_not_there_is_refused_before_data_are_read(monkeypatch):
-    monkeypatch.setattr("torch.cuda.is_available", lambda: False)
-    monkeypatch.setattr("holotype.runs.resources.load_data", lambda *_: pytest.fail("data were read"))
-    with pytest.raises(InputError, match="--device cuda:1 is not available"):
-        train("kmeans", "fashion-sample", device="cuda:1")
-
-
-def test_settings_have_names() -> None:
-    with pytest.raises(InputError, match="give them by name"):
-        train("rpc", "fashion-sample", settings=[1])

@@ -17,11 +17,15 @@ from holotype.utils.serialization import dump_json
 
 NOBODY = 2**22 + 1
 """No process has this number."""
+THEN = "2024-05-06T07:08:09+00:00"
+HERE = {"pid": NOBODY, "host": socket.gethostname(), "command": "holotype train"}
+PROGRESS = {"phase": "training", "stage": "train", "epoch": 2, "epochs": 9}
+PROGRESS |= {"step": 3000, "steps": 9000, "loss": 1.25}
 
 
-def begin(folder: Path, **identity: object) -> Path:
+def begin(folder: Path) -> Path:
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / "identity.json").write_text(dump_json({"format": 1, "method": {}, **identity}))
+    (folder / "identity.json").write_text(dump_json({"format": 1, "method": {}}))
     return folder
 
 
@@ -32,79 +36,64 @@ def finish(folder: Path, **scores: float | None) -> Path:
 
 def leave_beat(folder: Path, **facts: object) -> None:
     """What a process left that was killed."""
-    told = {"pid": NOBODY, "host": socket.gethostname(), "command": "holotype train"}
-    times = dict.fromkeys(("started", "time"), "2024-05-06T07:08:09+00:00")
-    HEARTBEAT_SCHEMA.write(folder / "heartbeat.json", {**told, **times, **facts})
+    times = {"started": THEN, "time": THEN}
+    HEARTBEAT_SCHEMA.write(folder / "heartbeat.json", {**HERE, **times, **facts})
 
 
-def test_a_run_tells_where_it_is_while_it_runs(tmp_path):
+def state(folder: Path) -> tuple[str, str]:
+    return status_of(folder).state, status_of(folder).phase
+
+
+def test_a_run_tells_where_it_is_while_it_runs(tmp_path) -> None:
     run = begin(tmp_path / "run")
     with lock_folder(run), running_heartbeat(run):
-        assert (status_of(run).state, status_of(run).phase) == ("running", "starting")
+        assert state(run) == ("running", "starting")
         assert status_of(run).pid == os.getpid()
-        update_heartbeat(
-            run,
-            phase="training",
-            stage="train",
-            epoch=2,
-            epochs=9,
-            step=3,
-            steps=10,
-            loss=1.5,
-            seconds_left=70.0,
-        )
+        update_heartbeat(run, seconds_left=70.0, **PROGRESS)
         (found,) = read_status(run)
-    assert (found.kind, found.state, found.alive) == ("run", "running", True)
-    assert (found.phase, found.stage, found.epoch, found.epochs) == ("training", "train", 2, 9)
-    assert (found.step, found.steps, found.loss, found.seconds_left) == (3, 10, 1.5, 70.0)
-    assert status_of(run).state == "begun"
+    assert (found.kind, found.state, found.alive, found.seconds_left) == ("run", "running", True, 70.0)
+    assert {name: getattr(found, name) for name in PROGRESS} == PROGRESS
+    assert state(run) == ("begun", "")
 
 
-def test_a_run_whose_process_is_gone_is_dead(tmp_path):
+def test_a_run_whose_process_is_gone_is_dead(tmp_path) -> None:
     run = begin(tmp_path)
+    (run / ".lock").write_text(json.dumps({**HERE, "time": THEN}))  # before its first word
+    assert (status_of(run).state, status_of(run).pid) == ("dead", NOBODY)
+    (run / ".lock").unlink()
     leave_beat(run, phase="training", step=7, steps=10)
     (run / "state.json").write_text("{}")
     found = status_of(run)
-    assert (found.state, found.alive, found.step) == ("dead", False, 7)
+    assert (found.state, found.alive, found.step, found.last_sign) == ("dead", False, 7, THEN)
     assert found.last_save
-    assert found.last_sign == "2024-05-06T07:08:09+00:00"
 
 
 @pytest.mark.parametrize("ended", ["", "stopped", "failed"])
-def test_one_that_is_begun_again_runs_before_its_first_word(tmp_path, ended):
+def test_one_that_is_begun_again_runs_before_its_first_word(tmp_path, ended) -> None:
     """Reading images and weights takes a while; what the process before it left says nothing of it."""
     run = begin(tmp_path)
     leave_beat(run, phase="training", ended=ended)
     with lock_folder(run), running_heartbeat(run):
-        found = status_of(run)
-        assert (found.state, found.phase, found.pid) == ("running", "starting", os.getpid())
-        update_heartbeat(
-            run, ended="failed", words="No space left."
-        )  # one of several runs, while the others go on
+        assert state(run) == ("running", "starting")
+        assert status_of(run).pid == os.getpid()
+        update_heartbeat(run, ended="failed", words="No space left.")  # while others go on
         assert (status_of(run).state, status_of(run).words) == ("failed", "No space left.")
 
 
-def test_one_that_died_before_its_first_word_is_dead_too(tmp_path):
-    run = begin(tmp_path)
-    facts = {"pid": NOBODY, "host": socket.gethostname(), "command": "x", "time": "2024-05-06T07:08:09+00:00"}
-    (run / ".lock").write_text(json.dumps(facts))
-    assert (status_of(run).state, status_of(run).pid) == ("dead", NOBODY)
-
-
-def test_a_stop_and_a_failure_say_their_words(tmp_path):
+def test_a_stop_and_a_failure_say_their_words(tmp_path) -> None:
     def ends(error: Exception) -> None:
         with running_heartbeat(tmp_path):
             update_heartbeat(tmp_path, phase="training")
             raise error
 
     begin(tmp_path)
-    for error, state in ((Stopped("epoch 3"), "stopped"), (InputError("No space left."), "failed")):
+    for error, ended in ((Stopped("epoch 3"), "stopped"), (InputError("No space left."), "failed")):
         with pytest.raises(type(error)):
             ends(error)
-        assert (status_of(tmp_path).state, status_of(tmp_path).words) == (state, str(error))
+        assert (status_of(tmp_path).state, status_of(tmp_path).words) == (ended, str(error))
 
 
-def test_a_finished_run_has_its_scores_whatever_else_was_left(tmp_path):
+def test_a_finished_run_has_its_scores_whatever_else_was_left(tmp_path) -> None:
     run = finish(begin(tmp_path), all=0.5, old=0.75, new=0.25)
     leave_beat(run, phase="placing")
     found = status_of(run)
@@ -115,50 +104,39 @@ def test_a_finished_run_has_its_scores_whatever_else_was_left(tmp_path):
     assert "scores.json cannot be read" in status_of(run).words
 
 
-def test_files_that_go_while_somebody_looks_are_not_there(tmp_path, monkeypatch):
-    """A run that ends removes its heartbeat and its state."""
+def test_a_discovery_goes_through_rounds(tmp_path, monkeypatch) -> None:
     run, there = begin(tmp_path), Path.is_file
-    gone = ("heartbeat.json", "state.json")
-    monkeypatch.setattr(Path, "is_file", lambda path: path.name in gone or there(path))
-    assert (status_of(run).state, status_of(run).last_save) == ("begun", "")
-
-
-def test_a_discovery_goes_through_rounds(tmp_path):
-    run = begin(tmp_path, backbone={})
-    (run / "identity.json").write_text(dump_json({"format": 3, "backbone": {}}))
-    assert (status_of(run).kind, status_of(run).state, status_of(run).round) == ("discovery", "begun", 0)
+    with monkeypatch.context() as patch:  # a run that ends removes its heartbeat while somebody looks
+        patch.setattr(Path, "is_file", lambda path: path.name == "heartbeat.json" or there(path))
+        assert (status_of(run).state, status_of(run).last_save) == ("begun", "")
     finish(begin(run / "rounds" / "1"))
     finish(run)
-    assert (status_of(run).state, status_of(run).round) == ("finished", 1)
+    found = status_of(run)
+    assert (found.kind, found.state, found.round) == ("discovery", "finished", 1)
     begin(run / "rounds" / "2")
     leave_beat(run, phase="counting")
-    assert (status_of(run).state, status_of(run).phase, status_of(run).round) == ("dead", "counting", 1)
+    assert state(run) == ("dead", "counting")
+    assert status_of(run).round == 1
 
 
-def test_a_sweep_is_all_of_its_runs(tmp_path, holotype):
+def test_the_command_tells_of_a_run_and_of_a_sweep(tmp_path, holotype) -> None:
     finish(begin(tmp_path / "sweep" / "a"), all=0.5)
-    begin(tmp_path / "sweep" / "study" / "b")
+    run = begin(tmp_path / "sweep" / "study" / "b")
     (tmp_path / "sweep" / "notes").mkdir()
+    (tmp_path / "sweep" / "notes" / "table.md").touch()
     assert [Path(one.folder).name for one in read_status(tmp_path / "sweep")] == ["a", "b"]
-    outcome = holotype("status", tmp_path / "sweep")
-    assert outcome.code == 0
-    assert outcome.out.startswith("2 runs: 1 finished, 1 begun\n")
+    assert holotype("status", tmp_path / "sweep").out.startswith("2 runs: 1 finished, 1 begun\n")
     told = json.loads(holotype("status", tmp_path / "sweep", "--json").out)
     assert [(one["state"], one["alive"]) for one in told] == [("finished", False), ("begun", False)]
-
-
-def test_what_is_no_run_is_one_sentence(tmp_path, holotype):
-    for folder, said in ((tmp_path / "gone", "There is no folder"), (tmp_path, "holds no run")):
-        outcome = holotype("status", folder)
-        assert (outcome.code, outcome.out) == (2, "")
-        assert said in outcome.err
-
-
-def test_the_command_tells_a_person(tmp_path, holotype):
-    run = begin(tmp_path / "run")
-    leave_beat(run, phase="training", stage="train", epoch=2, epochs=9, step=3000, steps=9000, loss=1.25)
+    leave_beat(run, **PROGRESS)
     said = holotype("status", run).out
     assert "dead: its process is gone; the same command continues from what was saved" in said
     assert "training: stage train, epoch 2 of 9, step 3,000 of 9,000, loss 1.250" in said
     assert f"process {NOBODY} on" in said
-    assert "--json" in holotype("status", "--help").out
+    for folder, words in (
+        (tmp_path / "gone", "There is no folder"),
+        (tmp_path / "sweep" / "notes", "holds no run"),
+    ):
+        outcome = holotype("status", folder)
+        assert (outcome.code, outcome.out) == (2, "")
+        assert words in outcome.err

@@ -1,19 +1,24 @@
-"""Study files: what is read from them, and what is refused."""
+"""Studies: what is read and refused, what is run, and which records are whose."""
 
 from __future__ import annotations
 
+import dataclasses
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
+import yaml
 
 from holotype.errors import InputError
+from holotype.methods.rpc import RPC
+from holotype.runs import study as module
 from holotype.runs.experiment import Experiment
-from holotype.runs.study import KEYS_OF_ROWS, Study, StudyRow, build_study, read_study, select_rows_by_name
-from tests.made_study import asked_for
+from holotype.runs.record import Record
+from holotype.runs.study import SettingChange, Study, StudyRow, SweepRequest, read_study
+from tests.made_study import asked_for, made_identity, made_record
 
 TOP = Path(__file__).resolve().parents[2]
-
 PARTS = """
 question: Which part costs the known classes?
 datasets: [cub]
@@ -32,173 +37,217 @@ rows:
   reading:
     method: rpc
     preset: reading
-    settings: {<<: *no_new, train.epochs: 20}
+    settings: {<<: *no_new, train: {epochs: 20}}
     datasets: [cub, scars]
     seeds: [4]
 """
+SMALL = "question: Q?\ndatasets: [cub]\nseeds: [0]\n"
+ROW = "rows: {a: {method: rpc}}\n"
+
+
+def write(folder: Path, text: str, name: str = "parts") -> Path:
+    (folder / f"{name}.yaml").write_text(text)
+    return folder / f"{name}.yaml"
 
 
 @pytest.fixture
-def written(tmp_path: Path):
-    """A study file with this text."""
-
-    def write(text: str, name: str = "parts") -> Path:
-        (tmp_path / f"{name}.yaml").write_text(text)
-        return tmp_path / f"{name}.yaml"
-
-    return write
+def written(tmp_path: Path) -> Any:
+    """A study file with a given text."""
+    return lambda text, name="parts": write(tmp_path, text, name)
 
 
 def experiments(file: Path, *words: str) -> list[Experiment]:
+    """All that `holotype bench --study FILE` would run."""
     return asked_for(["--study", str(file), *words])
 
 
-# -- what is read -------------------------------------------------------------------------------------
+def study(**content: Any) -> Study:
+    rows = {"plain": {"method": "simgcd"}, "rpc": {"method": "rpc"}}
+    rows["gone"] = {"method": "rpc", "record": "f" * 16}
+    told = {"question": "Q?", "datasets": ["cub"], "seeds": [0, 1], "cache_views": "16+8", "rows": rows}
+    return module.build_study(told | content, "parts.yaml")
 
 
-def test_a_study_is_read_as_it_is_written(written) -> None:
-    file = written(PARTS)
-    study = read_study(file)
+def test_a_study_is_read_as_it_is_written(tmp_path) -> None:
+    file = write(tmp_path, PARTS)
     common = {"train.epochs": "100", "train.lr": "1e-3"}
-    fewer = {"train.epochs": "50", "train.lr": "1e-3", "method.lambda_2": "0"}
+    fewer = {"method.lambda_2": "0", "train.epochs": "50"}
     rows = [
-        StudyRow("simgcd", "simgcd", "default", "", common, ("cub",), (0, 1)),
-        StudyRow("no-new", "rpc", "default", "L_new removed", fewer, ("cub",), (0, 1)),
-        StudyRow("reading", "rpc", "reading", "", fewer | {"train.epochs": "20"}, ("cub", "scars"), (4,)),
+        StudyRow("simgcd", "simgcd", ("cub",), (0, 1), settings=common),
+        StudyRow("no-new", "rpc", ("cub",), (0, 1), asks="L_new removed", settings=common | fewer),
+        StudyRow("reading", "rpc", ("cub", "scars"), (4,), "reading", settings=common | fewer),
     ]
-    question = "Which part costs the known classes?"
-    own = {"simgcd": (), "no-new": ("train.epochs", "method.lambda_2")}
-    own["reading"] = own["no-new"]
-    assert study == Study(file, question, "16+8", "simgcd", {row.name: row for row in rows}, None, own)
-    assert list(study.rows) == ["simgcd", "no-new", "reading"]
-
-
-def test_what_may_be_left_out(written) -> None:
-    study = read_study(written("question: Q?\nrows: {a: {method: rpc, datasets: [cub], seeds: [3]}}"))
-    assert (study.cache_views, study.reference) == ("off", None)
-    assert study.rows["a"] == StudyRow("a", "rpc", "default", "", {}, ("cub",), (3,))
-
-
-def test_values_stay_text_until_the_type_of_a_setting_is_known(written) -> None:
-    row = "{method: rpc, settings: {a: off, b: 1e-4, d: null, f: [1, x], k-l: 2}}"
-    study = read_study(written(f"{SMALL}cache_views: off\nrows: {{x: {row}}}"))
-    assert study.rows["x"].settings == {"a": "off", "b": "1e-4", "d": None, "f": ["1", "x"], "k_l": "2"}
-    assert study.cache_views == "off"
-
-
-def test_a_study_in_memory_is_the_study_in_a_file(written) -> None:
-    """Its name stands for the file, and what it is made of is left as it was."""
-    import yaml
-
+    rows[2].settings["train.epochs"] = "20"  # values stay text until the type of a setting is known
+    question, named = "Which part costs the known classes?", {row.name: row for row in rows}
+    found = read_study(file)
+    assert found == Study(file, named, question, "16+8", "simgcd", None, common)
+    assert list(found.rows) == ["simgcd", "no-new", "reading"]
+    small = read_study(write(tmp_path, "question: Q?\nrows: {a: {method: rpc, datasets: [cub], seeds: [3]}}"))
+    assert (small.cache_views, small.reference) == ("off", None)
+    assert small.rows["a"] == StudyRow("a", "rpc", ("cub",), (3,))
     content = yaml.safe_load(PARTS)
     before = repr(content)
-    made, read = build_study(content, "parts"), read_study(written(PARTS))
-    assert made.name == read.name == "parts"
-    assert (made.rows["simgcd"].seeds, made.question, made.own) == ((0, 1), read.question, read.own)
-    assert repr(content) == before
-    with pytest.raises(InputError, match=r"^parts has no rows"):
-        build_study({"question": "Q?"}, "parts")
+    assert read_study(content).rows.keys() == found.rows.keys()  # in memory
+    assert (read_study(content).name, repr(content)) == ("study", before)
+    picked = module.select_rows_by_name(found, ["reading", "simgcd"])
+    assert [row.name for row in picked] == ["simgcd", "reading"]
 
 
-def test_a_row_may_name_its_records(written) -> None:
-    study = read_study(
-        written(SMALL + "rows: {a: {method: rpc, record: 00ff00ff00ff00ff}, b: {method: rpc}}")
-    )
-    assert [row.record for row in study.rows.values()] == ["00ff00ff00ff00ff", None]
-    with pytest.raises(InputError, match=r"row 'a' .* record = \['3'\], where text belongs"):
-        read_study(written(SMALL + "rows: {a: {method: rpc, record: [3]}}"))
-
-
-def test_rows_are_picked_in_the_order_of_the_file(written) -> None:
-    study = read_study(written(PARTS))
-    assert [row.name for row in select_rows_by_name(study, ["reading", "simgcd"])] == ["simgcd", "reading"]
-    with pytest.raises(InputError, match="no row 'rpc'; its rows are simgcd, no-new, reading"):
-        select_rows_by_name(study, ["simgcd", "rpc"])
-
-
-def test_the_study_in_the_documents_can_be_run(written) -> None:
+def test_the_study_in_the_documents_can_be_run(tmp_path) -> None:
     (text,) = re.findall(r"^```yaml\n(.*?)^```", (TOP / "docs" / "protocol.md").read_text(), re.M | re.S)
-    file = written(text, "shown")
-    study = read_study(file)
-    assert study.reference in study.rows
-    assert {made.label for made in experiments(file)} == set(study.rows)
-
-
-# -- what is refused ----------------------------------------------------------------------------------
-
-SMALL = "question: Q?\ndatasets: [cub]\nseeds: [0]\n"
-ROW = "rows: {a: {method: rpc}}\n"
+    file = write(tmp_path, text, "shown")
+    assert read_study(file).reference in read_study(file).rows
+    assert {made.label for made in experiments(file)} == set(read_study(file).rows)
 
 
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("", ("no study", "question")),
-        ("- a", ("no study",)),
-        ("a: [", ("not valid YAML",)),
-        (SMALL, ("no rows",)),
-        (SMALL + "rows: {}", ("no rows",)),
-        (SMALL + "rows: [a]", ("no rows",)),
-        (SMALL + "row: {}\n" + ROW, ("unknown key 'row'", "did you mean rows?")),
-        (SMALL + "zzzz: 3\n" + ROW, ("unknown key 'zzzz'", "question, commit, datasets")),
-        (SMALL + ROW + "reference: b", ("reference 'b'", "rows a.")),
-        (SMALL + ROW + "cache_views: [16]", ("cache_views = [", "quotes")),
-        ("datasets: [cub]\nseeds: [0]\n" + ROW, ("lacks the key question",)),
-        ("question: ''\ndatasets: [cub]\nseeds: [0]\n" + ROW, ("question = ''",)),
-        ("question: Q?\nseeds: [0]\n" + ROW, ("lacks the key datasets", "[cub, scars]")),
-        ("question: Q?\ndatasets: [cub]\n" + ROW, ("lacks the key seeds", "[0, 1, 2]")),
-        ("question: Q?\ndatasets: cub\nseeds: [0]\n" + ROW, ("datasets = 'cub'", "list")),
-        ("question: Q?\ndatasets: ['']\nseeds: [0]\n" + ROW, ("datasets = ['']",)),
-        ("question: Q?\ndatasets: [cub]\nseeds: []\n" + ROW, ("seeds = []",)),
-        ("question: Q?\ndatasets: [cub]\nseeds: [true]\n" + ROW, ("seeds = ['true']", "whole numbers")),
-        ("question: Q?\ndatasets: [cub]\nseeds: [1, 1]\n" + ROW, ("seeds =", "twice")),
-        (SMALL + "rows: {a: {method: rpc}, a: {method: simgcd}}", ("a stands twice",)),
-        (SMALL + "rows: {a: }", ("row 'a'", "method")),
-        (SMALL + "rows: {a: {preset: reading}}", ("row 'a'", "lacks the key method")),
-        (SMALL + "rows: {a: {method: [3]}}", ("row 'a'", "method = ['3']")),
-        (SMALL + "rows: {a: {method: rpc, presets: x}}", ("row 'a'", "'presets'", "did you mean preset?")),
-        (SMALL + "rows: {a: {method: rpc, seeds: 3}}", ("row 'a'", "seeds = '3'")),
+        ("", "lacks the key question"), ("- a", "lacks the key question"), ("a: [", "not valid YAML"),
+        (SMALL, "lacks the key rows"), (SMALL + "rows: {}", "no rows"), (SMALL + "rows: [a]", "rows = "),
+        (SMALL + "row: {}\n" + ROW, "unknown key 'row'; did you mean rows?"),
+        (SMALL + "zzzz: 3\n" + ROW, "unknown key 'zzzz'; it may have question, commit"),
+        (SMALL + ROW + "reference: b", "'b'; its rows are a."), (SMALL + ROW + "cache_views: [16]", "cache_views = "),
+        ("question: ''\ndatasets: [cub]\nseeds: [0]\n" + ROW, "question = ''"),
+        ("question: Q?\nseeds: [0]\n" + ROW, "lacks the key datasets"),
+        ("question: Q?\ndatasets: [cub]\n" + ROW, "lacks the key seeds"),
+        *((f"question: Q?\ndatasets: {one}\nseeds: [0]\n{ROW}", "datasets = ") for one in ("cub", "['']")),
+        *((f"question: Q?\ndatasets: [cub]\nseeds: {one}\n{ROW}", "seeds = ") for one in ("[]", "[true]", "[1, 1]")),
+        (SMALL + "rows: {a: {method: rpc}, a: {method: simgcd}}", "a stands twice"),
+        (SMALL + "rows: {a: }", "row 'a' of"),
+        (SMALL + "rows: {a: {method: [3]}}", "method = ['3']"),
+        (SMALL + "rows: {a: {method: rpc, presets: x}}", "'presets'; did you mean preset?"),
         *(
-            (SMALL + f"rows: {{'{n}': {{method: rpc}}}}", ("cannot be called so",))
-            for n in ("null", "a/b", "a:b", "-a")
+            (SMALL + f"rows: {{'{n}': {{method: rpc}}}}", "cannot be called so")
+            for n in ("null", "a/b", "-a")
         ),
-        (SMALL + "settings: 3\n" + ROW, ("settings = '3'", "train.epochs: 100")),
-        (SMALL + "settings: {train: {epochs: 3}}\n" + ROW, ("group train", "train.epochs: 100")),
-        *((SMALL + f"settings: {{{key}: x}}\n" + ROW, (key, place)) for key, place in KEYS_OF_ROWS.items()),
+        (SMALL + "settings: 3\n" + ROW, "settings = '3'"),
+        *(
+            (SMALL + f"settings: {{{key}: x}}\n" + ROW, f"{key} under settings")
+            for key in sorted(module.NO_SETTINGS)
+        ),
     ],
-)
-def test_a_file_that_is_no_study(written, text: str, words: tuple[str, ...]) -> None:
-    with pytest.raises(InputError) as refused:
-        read_study(written(text))
-    sentence = str(refused.value)
-    assert "parts.yaml" in sentence
-    assert len(sentence.splitlines()) == 1
-    assert sentence[-1] in ".?"
-    for word in words:
-        assert word in sentence
+)  # fmt: skip
+def test_a_file_that_is_no_study(tmp_path, text: str, words: str) -> None:
+    with pytest.raises(InputError, match=re.escape(words)) as refused:
+        read_study(write(tmp_path, text))
+    assert "parts.yaml" in str(refused.value)
+    assert len(str(refused.value).splitlines()) == 1
 
 
-def test_a_file_that_is_not_there(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r"none\.yaml cannot be read: No such file"):
-        read_study(tmp_path / "none.yaml")
-    (tmp_path / "bytes.yaml").write_bytes(b"\xff\xfe\x00")
-    with pytest.raises(InputError, match=r"bytes\.yaml is not valid YAML"):
-        read_study(tmp_path / "bytes.yaml")
+def test_what_was_mistyped_is_told_with_the_nearest(tmp_path) -> None:
+    file = write(tmp_path, PARTS)
+    with pytest.raises(InputError, match=re.escape(f"No such file or directory (did you mean {file}?).")):
+        read_study(file.with_name("prats.yaml"))
+    for words in (["--rows", "no-nwe"], ["--set", "no-nwe:train.lr=1"]):
+        with pytest.raises(InputError, match=re.escape("'no-nwe' (did you mean no-new?)")):
+            experiments(file, *words)
 
 
-@pytest.mark.parametrize(
-    ("words", "told"),
-    [
-        (["--rows", "no-nwe"], "has no row 'no-nwe' (did you mean no-new?); its rows are"),
-        (["--set", "no-nwe:train.lr=1"], "names 'no-nwe' (did you mean no-new?), which is neither"),
-    ],
-)
-def test_a_row_that_was_mistyped_is_told_with_the_nearest(written, words, told) -> None:
-    with pytest.raises(InputError, match=re.escape(told)):
-        experiments(written(PARTS), *words)
+def test_methods_times_data_sets_times_seeds() -> None:
+    changes = [SettingChange("train.epochs", 50), SettingChange("method.alpha", 0.1, "rpc")]
+    changes += [SettingChange("method.alpha", 0.2, "rpc@reading")]
+    flags = module.flags_study(["rpc", "rpc@reading", "simgcd"], ["cub", "scars"], [0, 4])
+    made = module.experiments(flags, SweepRequest(changes=changes, root="data", progress=False))
+    assert len(made) == len({(e.method_name, e.preset, e.dataset, e.seed) for e in made}) == 12
+    assert all(e.train.epochs == 50 and e.root == "data" and not e.progress for e in made)
+    alpha = {e.preset: e.method.alpha for e in made if e.method_name == "rpc"}
+    assert alpha == {"default": 0.1, "reading": 0.2}
+    assert {e.method.memax_weight for e in made if e.dataset == "cub"} == {2.0}
+    assert ({e.label for e in made}, {e.cache_views for e in made}) == ({None}, {"off"})
 
 
-def test_a_file_that_was_mistyped_is_told_with_the_nearest(written) -> None:
-    there = written(PARTS)
-    with pytest.raises(InputError, match=re.escape(f"No such file or directory (did you mean {there}?).")):
-        read_study(there.with_name("prats.yaml"))
+def test_what_is_asked_for_wins_over_the_study() -> None:
+    change = [SettingChange("train.lr", "0.5")]
+    asked = SweepRequest(rows=["rpc"], seeds=[7, 0, 7], changes=change, cache_views="off")
+    made, other = module.experiments(study(settings={"train.lr": 0.2}), asked)
+    assert (made.label, made.seed, made.train.lr, made.cache_views) == ("rpc", 7, 0.5, "off")
+    made.method.alpha = 0.9
+    assert (other.seed, other.method.alpha) == (0, RPC.Config().alpha)  # seeds share no settings
+    for wrong, said in (
+        (SweepRequest(rows=[]), "--rows names no row"),
+        (SweepRequest(seeds=[]), "no seed"),
+    ):
+        with pytest.raises(InputError, match=said):
+            module.experiments(study(), wrong)
+    with pytest.raises(InputError, match=r"Row plain of .*: seed must be at least 0"):
+        module.experiments(study(seeds=[0, -1]), SweepRequest())
+
+
+def test_a_row_of_another_version_is_passed_over_and_refused_where_it_is_asked_for() -> None:
+    assert {made.label for made in module.experiments(study(), SweepRequest())} == {"plain", "rpc"}
+    for commit, said in ((None, r"cannot be run by this version\."), ("abc", "check out commit abc")):
+        named = study(commit=commit) if commit else study()
+        with pytest.raises(InputError, match=rf"Row gone of parts\.yaml .*{said}"):
+            module.experiments(named, SweepRequest(rows=["gone", "rpc"]))
+    rows = {"old": {"method": "rpc", "settings": {"method.temperature": 3}}}
+    with pytest.raises(InputError, match=r"Row old of parts\.yaml: .*method\.temperature.*commit abc"):
+        module.experiments(study(rows=rows, commit="abc"), SweepRequest())
+
+
+def test_changes_reach_a_row_a_method_or_all() -> None:
+    rows = list(study().rows.values())
+    words = [("a", 1), ("b", 2, "rpc"), ("c", 3, "simgcd"), ("a", 4, "plain")]
+    found = module.changes_by_row([SettingChange(*one) for one in words], rows, study())
+    assert found == {"plain": {"a": 4, "c": 3}, "rpc": {"a": 1, "b": 2}, "gone": {"a": 1}}
+    for wrong, told in (
+        (SettingChange("seed", 1), "bench --help"),
+        (SettingChange("a", 1, "x"), "x:a=1 names 'x'"),
+    ):
+        with pytest.raises(InputError, match=told):
+            module.changes_by_row([wrong], rows, study())
+
+
+def recorded(row: str, seed: int = 0, changes: Any = None, dataset: str = "cub", of: Any = None) -> Record:
+    of = of or study()
+    identity = made_identity(module.resolve_row(of, of.rows[row], dataset), changes)
+    return made_record(dataclasses.replace(identity, seed=seed), 60, 50)
+
+
+def selected(row: str, records: list[Record], of: Study | None = None, dataset: str = "cub", **more: Any):
+    of = of or study()
+    return module.select_records(of, of.rows[row], dataset, records, **more)
+
+
+def test_a_row_selects_its_records_by_what_it_resolves_to(tmp_path) -> None:
+    """Whatever they were called when they were made, in whichever study."""
+    mine = [recorded("plain", seed) for seed in (1, 0, 5)]
+    others = [recorded("rpc"), *(recorded("plain", changes=c) for c in ({"train.lr": 9.0}, {"views": "off"}))]
+    assert selected("plain", [*others, *mine]) == [mine[1], mine[0]]  # by seed; 5 is none of the row's
+    renamed = study(rows={"renamed": {"method": "simgcd", "settings": {"train.eval_every": 3}}})
+    assert selected("renamed", [*others, *mine], renamed) == [mine[1], mine[0]]
+    assert selected("plain", []) == selected("plain", [recorded("rpc")]) == []
+    (tmp_path / "birds.v2").mkdir()  # a data set that is a path is known by its name
+    there = study(datasets=["cub", "scars", str(tmp_path / "birds.v2")])
+    birds = recorded("rpc", dataset=str(tmp_path / "birds.v2"), of=there)
+    scars = recorded("rpc", dataset="scars", of=there)
+    assert selected("rpc", [recorded("rpc"), scars, birds], there, "scars") == [scars]
+    assert selected("rpc", [recorded("rpc"), scars, birds], there, "birds.v2") == [birds]
+    # with what was changed on top of the study
+    other, asked = recorded("rpc", changes={"train.lr": 0.5, "views": "4+2"}), SweepRequest(cache_views="4+2")
+    assert selected("rpc", [other]) == []
+    assert selected("rpc", [other], ask=asked, changes={"train.lr": "0.5"}) == [other]
+
+
+def test_records_of_another_algorithm_are_not_selected_unless_a_row_names_them(monkeypatch) -> None:
+    for name, value in (
+        (f"{RPC.__module__}.RPC.revision", RPC.revision + 1),
+        ("holotype.runs.identity.ENGINE", 99),
+    ):
+        old = recorded("rpc")
+        assert selected("rpc", [old]) == [old]
+        monkeypatch.setattr(name, value)
+        assert selected("rpc", [old, recorded("rpc")]) == [recorded("rpc")]
+    old = recorded("rpc", changes={"method.settings.gone": 3, "method.revision": 1})
+    rows = {"gone": {"method": "rpc", "record": old.identity.hash, "settings": {"method.gone": 3}}}
+    assert selected("gone", [old, recorded("rpc")], study(rows=rows)) == [old]
+    assert selected("gone", [old], study(rows=rows), "scars") == []
+
+
+def test_records_of_two_kinds_are_refused() -> None:
+    """Other images or weights under the same names: no table may mix them, nor choose."""
+    for part in ("data.table", "backbone.digest", "train.precision"):
+        with pytest.raises(
+            InputError, match=f"row rpc of parts has records of two kinds, .* differ in {part}; "
+        ):
+            selected("rpc", [recorded("rpc", 0), recorded("rpc", 1, {part: "9"})])

@@ -56,9 +56,9 @@ def decoded(folder: Path) -> "World":
 
 def whole_network() -> torch.nn.Module:
     """A random ViT of 2 blocks, 32 pixels, 32 features."""
-    from holotype.utils import torchvision_compat as _torchvision
+    from holotype.models.zoo import patch_torchvision
 
-    _torchvision.patch_torchvision()
+    patch_torchvision()
     import timm
 
     with torch.random.fork_rng(devices=[]):

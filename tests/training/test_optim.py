@@ -36,9 +36,9 @@ def step(learnable: dict[str, nn.Parameter], optimiser: torch.optim.Optimizer, n
 
 def test_groups_are_those_of_the_reference_code():
     """Names of the released code's groups: a ViT of 12 blocks with the last one trained, and SimGCD's head."""
-    from holotype.utils import torchvision_compat as _torchvision
+    from holotype.models.zoo import patch_torchvision
 
-    _torchvision.patch_torchvision()
+    patch_torchvision()
     import timm
 
     sizes = {"img_size": 32, "embed_dim": 8, "depth": 12, "num_heads": 2, "num_classes": 0}

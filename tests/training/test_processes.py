@@ -18,7 +18,7 @@ from holotype.training.checkpoint import read_checkpoint_info
 from .conftest import assert_equal_weights, metrics, weights
 from .two_processes import CASES, ROOMS, caches, restarts, tells, train_all, worker
 
-LATER = ("holotype.utils.torchvision_compat", "timm", "torch._dynamo", "scipy.optimize")
+LATER = ("timm", "torch._dynamo", "scipy.optimize")
 """What training imports on its way."""
 
 
@@ -94,7 +94,7 @@ import os, sys
 from pathlib import Path
 from tests.narrow import narrow
 from tests.training.conftest import decoded
-from holotype.utils.torchvision_compat import patch_torchvision
+from holotype.models.zoo import patch_torchvision
 patch_torchvision()
 import timm, torch._dynamo
 narrow()

@@ -17,10 +17,10 @@ from holotype.models.token_cache import CacheViews
 from holotype.training import views as sources
 from holotype.training.build_token_cache import draw_strong, draw_view, open_cache
 from holotype.training.encoder import Encoder
-from holotype.training.prefetch import Prefetcher
 from holotype.training.views import (
     CachedViews,
     FreshViews,
+    Prefetcher,
     distinct_views,
     evaluation_features,
     table_features,

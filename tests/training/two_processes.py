@@ -13,6 +13,7 @@ from safetensors.torch import save_file
 
 from holotype.errors import InputError
 from holotype.methods import METHODS
+from holotype.models.zoo import patch_torchvision
 from holotype.training import build_token_cache
 from holotype.training.checkpoint import Checkpointer, CheckpointState, Position
 from holotype.utils.device import Device
@@ -30,6 +31,7 @@ from .conftest import World, decoded
 from .explodes import Explodes
 from .stubs import STUBS
 
+patch_torchvision()  # before the server of forks imports timm
 LONG = ("promptcal", "sptnet")
 """Whose epochs are many times as long, and who have two stages anyway."""
 CASES: dict = {

@@ -380,7 +380,7 @@ def flags(command: str) -> list[str]:
     from holotype.cli import COMMANDS as KNOWN
     from holotype.cli import options_type
     from holotype.cli.common import Parser
-    from holotype.runs.resolve import default_experiment, setting_values
+    from holotype.runs.experiment import default_experiment, setting_values
 
     if command not in KNOWN:
         return ["--help"]

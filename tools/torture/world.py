@@ -340,9 +340,9 @@ def _make_backbone(path: Path) -> None:
 
 
 def _import(names: Iterable[str]) -> None:
-    from holotype.utils import torchvision_compat
+    from holotype.models.zoo import patch_torchvision
 
-    torchvision_compat.patch_torchvision()
+    patch_torchvision()
     for name in names:
         if name != "__main__" and not name.startswith("tools.torture"):
             with contextlib.suppress(Exception):

@@ -13,10 +13,20 @@ from holotype.data.load import collection_name
 from holotype.errors import InputError
 from holotype.runs import sweep
 from holotype.runs.experiment import Experiment
-from holotype.runs.parallel import RunsFailed, plan_runs, run_scheduled
 from holotype.runs.record import Records
 from holotype.runs.resources import ResourceCache
-from holotype.runs.study import Study, read_study
+from holotype.runs.study import (
+    SettingChange,
+    Study,
+    SweepRequest,
+    changes_by_row,
+    experiments,
+    flags_study,
+    read_study,
+    rows_by_dataset,
+    select_records,
+    selected_rows,
+)
 from holotype.runs.tables import make_row
 
 
@@ -25,7 +35,7 @@ class PlannedStudy:
     """A study, what the flags ask of it, and where its results go."""
 
     study: Study
-    request: sweep.SweepRequest
+    request: SweepRequest
     results: Path
     out: Path
     labelled: bool
@@ -38,7 +48,7 @@ class PlannedStudy:
 
     def experiments(self) -> list[Experiment]:
         """Return all that is to be run."""
-        return sweep.experiments(self.study, self.request, label=self.labelled)
+        return experiments(self.study, self.request)
 
 
 def bench_command(options: BenchOptions) -> None:
@@ -60,16 +70,16 @@ def plan_studies(options: BenchOptions) -> list[PlannedStudy]:
         raise InputError("Two studies of --study have the same name, and so have their tables; rename one.")
     seeds = None if options.seeds is None else _seeds(options.seeds)
     if options.methods:
-        studies = [sweep.flags_study(_list(options.methods), _list(options.datasets or ""), seeds or (0,))]
+        studies = [flags_study(_list(options.methods), _list(options.datasets or ""), seeds or (0,))]
     planned = []
     for study in studies:
         rows = None if options.rows is None else _list(options.rows)
         changes = [read_change(entry, list(study.rows) if label else []) for entry in options.set]
         views, root = options.cache_views, options.root
-        request = sweep.SweepRequest(rows, seeds, changes, views, root, options.progress)
+        request = SweepRequest(rows, seeds, changes, views, root, options.progress)
         out = options.out / study.name if options.out and len(studies) > 1 else options.out
-        results = options.results or sweep.default_results(study, label)
-        planned.append(PlannedStudy(study, request, results, out or sweep.default_out(study, label), label))
+        results = options.results or sweep.default_results(study)
+        planned.append(PlannedStudy(study, request, results, out or sweep.default_out(study), label))
     return planned
 
 
@@ -80,24 +90,24 @@ def run_studies(planned: Sequence[PlannedStudy], options: BenchOptions) -> None:
     for plan in planned:
         if plan.study.question:
             say(f"{plan.study.name}: {plan.study.question}")
-            for row in sweep.selected_rows(plan.study, plan.request):
+            for row in selected_rows(plan.study, plan.request):
                 say(f"  {row.name}{': ' if row.asks else ''}{row.asks}")
     shelf, scheduled = ResourceCache(), []
     stores: dict[Path, Records] = {}
     elsewhere = Records(options.reuse) if options.reuse else None
-    for plan, experiments in zip(planned, made, strict=True):
+    for plan, runs in zip(planned, made, strict=True):
         records = stores.setdefault(plan.results.resolve(), Records(plan.results))
-        scheduled.append(plan_runs(experiments, records, plan.out, shelf, elsewhere))
-    exact = {e.method_name: None for experiments in made for e in experiments if e.cache_views == "off"}
+        scheduled.append(sweep.plan_runs(runs, records, plan.out, shelf, elsewhere))
+    exact = {e.method_name: None for runs in made for e in runs if e.cache_views == "off"}
     if exact and options.cache_views not in (None, "auto", "off"):
         say(f"{', '.join(exact)} cannot use cached views, since all stages take images: exact mode.")
     every, failure = [run for runs in scheduled for run in runs], None
     try:
-        found = run_scheduled(every, say, shelf, parallel=options.parallel)
-    except RunsFailed as error:
+        found = sweep.run_scheduled(every, say, shelf, parallel=options.parallel)
+    except sweep.RunsFailed as error:
         found, failure = error.found, error
-    for plan, runs in zip(planned, scheduled, strict=True):
-        table = sweep.plan_sweep(runs, found)
+    for plan, own in zip(planned, scheduled, strict=True):
+        table = sweep.sweep_of(own, found)
         if is_rank0_output() and table.rows:
             echo(sweep.write_tables(plan.results, plan.table, table), end="")
     if failure:
@@ -107,21 +117,20 @@ def run_studies(planned: Sequence[PlannedStudy], options: BenchOptions) -> None:
 def recorded_text(plan: PlannedStudy) -> str:
     """Return the table of a study from the records that are there."""
     study, every = plan.study, list(Records(plan.results).by_key.values())
-    rows, records, chosen = [], [], sweep.selected_rows(study, plan.request)
-    changes = sweep.changes_by_row(plan.request.changes, chosen, study if plan.labelled else None)
-    for dataset in dict.fromkeys(dataset for row in chosen for dataset in row.datasets):
-        for row in (row for row in chosen if dataset in row.datasets):
-            name = collection_name(dataset)
-            if found := sweep.select_records(study, row, name, every, plan.request, changes[row.name]):
-                rows.append(make_row(found, row.name if plan.labelled else row.preset))
-                records += found
+    rows, records, chosen = [], [], selected_rows(study, plan.request)
+    changes = changes_by_row(plan.request.changes, chosen, study)
+    for dataset, row in rows_by_dataset(chosen):
+        name = collection_name(dataset)
+        if found := select_records(study, row, name, every, plan.request, changes[row.name]):
+            rows.append(make_row(found, row.name if plan.labelled else row.preset))
+            records += found
     if not rows:
         missing = f"There is no record of {study.name} in {plan.results}"
         raise InputError(f"{missing}; run it, or name its folder with --results.")
     return sweep.write_tables(plan.results, plan.table, sweep.Sweep(rows, records))
 
 
-def read_change(entry: str, names: Sequence[str]) -> sweep.SettingChange:
+def read_change(entry: str, names: Sequence[str]) -> SettingChange:
     """Parse an entry of --set. names: of rows, which may hold an = themselves."""
     head, colon, rest = entry.partition(":")
     where, setting = (head, rest) if colon and head in names else ("", entry)
@@ -130,7 +139,7 @@ def read_change(entry: str, names: Sequence[str]) -> sweep.SettingChange:
         where, _, name = name.rpartition(":")
     if not equals or not name:
         raise InputError(f"--set {entry} is not of the form SETTING=VALUE or WHERE:SETTING=VALUE.")
-    return sweep.SettingChange(name.replace("-", "_"), value, where)
+    return SettingChange(name.replace("-", "_"), value, where)
 
 
 def _list(text: str) -> list[str]:

@@ -1,7 +1,7 @@
 """What all commands share: output, and the argument parser of a dataclass of options.
 
 The options of a command are a dataclass. A field without a default is a positional argument, every other one a flag;
-its type says what the value may be (config/types.py), and the docstring under it is its help. A field `settings`
+its type says what the value may be (config/parse.py), and the docstring under it is its help. A field `settings`
 takes every flag that the dataclass does not name.
 """
 
@@ -25,8 +25,6 @@ from typing import Annotated, Any, NamedTuple, NoReturn, get_args, get_origin, g
 from holotype.config.parse import CastError, cast, describe_type, field_docs
 from holotype.errors import InputError
 from holotype.utils.text import did_you_mean
-
-# -- output -------------------------------------------------------------------------------------------
 
 
 def is_rank0_output() -> bool:
@@ -89,9 +87,6 @@ def logged_to_stderr(level: int = logging.INFO) -> Iterator[None]:
     finally:
         logger.removeHandler(handler)
         logger.setLevel(before)
-
-
-# -- options ------------------------------------------------------------------------------------------
 
 
 class Option(NamedTuple):

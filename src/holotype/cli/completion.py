@@ -12,16 +12,13 @@ from holotype.cli.options import CompletionOptions
 from holotype.data.datasets.registry import BENCHMARKS
 from holotype.discovery.backbone_choice import PUBLIC_BACKBONE
 from holotype.methods import METHODS
-from holotype.runs.resolve import default_experiment, describe_settings, setting_values
+from holotype.runs.experiment import default_experiment, describe_settings, setting_values
 
 
 def completion_command(options: CompletionOptions) -> None:
     write = fish if options.shell == "fish" else bash
     zsh = "autoload -Uz compinit bashcompinit && compinit && bashcompinit\n" if options.shell == "zsh" else ""
     echo(zsh + write(read_entries()))
-
-
-# -- what the commands take ---------------------------------------------------------------------------
 
 
 class CompletionFlag(NamedTuple):
@@ -104,8 +101,6 @@ def literal_values(hint: Any) -> Iterator[str]:
         for part in get_args(hint)[:1] if get_origin(hint) is Annotated else get_args(hint):
             yield from literal_values(part)
 
-
-# -- scripts ------------------------------------------------------------------------------------------
 
 BASH = """\
 # completion of holotype

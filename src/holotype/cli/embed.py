@@ -16,8 +16,7 @@ from holotype.data.datasets.registry import BENCHMARKS, check_dataset, load_benc
 from holotype.data.gcd_split import gcd_split
 from holotype.data.labels import write_sample_file
 from holotype.data.load import collection_name, load_table, paths_of, stream_paths
-from holotype.data.paths import Paths
-from holotype.data.storage import is_address, is_pattern
+from holotype.data.paths import Paths, absolute, is_address, is_pattern
 from holotype.data.table import Table
 from holotype.discovery.backbone_choice import BackboneChoice, choose_backbone
 from holotype.embeddings.coreset import CoresetSample, FileLabels, FolderLabels, NoLabels, draw_coreset
@@ -48,8 +47,7 @@ def embed_command(options: EmbedOptions) -> int:
         facts, named = backbone_facts(net), {"backbone": net.name}
         request = ShardRequest(facts, source, paths, shard_size(options), named)
         planned = prepare_shards(folder, request, share)
-        place = str(folder.resolve())
-        job = EmbedShard(place, planned.root, config, net.digest, net.image_size, net.dim, options.device)
+        job = EmbedShard(str(folder.resolve()), config, options.device)
         if options.engine != "ray":
             job.use(net)
         tally = EmbedCounts()
@@ -139,9 +137,6 @@ def shard_size(options: ShardOptions) -> int:
     return options.slice or (SMALL_SHARD if local else MAX_SHARD)
 
 
-# -- sample -------------------------------------------------------------------------------------------
-
-
 def sample_command(options: SampleOptions) -> None:
     if options.no_labels and options.labels:
         raise InputError("--labels and --no-labels contradict each other; leave out one.")
@@ -153,7 +148,7 @@ def sample_command(options: SampleOptions) -> None:
         labels = FileLabels(options.labels, parts.root)
     sample = draw_coreset(parts, n, cells=cells, labels=labels, seed=seed, progress=options.progress)
     facts = {"n": n, "cells": sample.n_cells, "seed": seed, "images": sample.n_images}
-    path = [parts.absolute(one) for one in sample.path]
+    path = [absolute(one, parts.root) for one in sample.path]
     columns = {
         "path": path,
         "label": sample.label,

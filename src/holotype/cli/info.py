@@ -39,9 +39,6 @@ def wrapped(text: str, indent: str = "", margin: int = 2) -> str:
     return textwrap.fill(text, width, initial_indent=indent, subsequent_indent=indent, break_on_hyphens=False)
 
 
-# -- methods ------------------------------------------------------------------------------------------
-
-
 def methods_command(options: MethodsOptions) -> int:
     from holotype.runs.method_info import method_info
 
@@ -116,19 +113,15 @@ def published_text(name: str) -> str:
     if not rows:
         return "Nothing is printed of it in the table that the other methods are compared by."
     lines, star = [f"{'':<12}{'All':>6}{'Old':>6}{'New':>6}{'p':>7}"], {True: " ", False: "*"}
-    for row in rows:
-        scores, p = row.scores, row.progress
+    for dataset, scores, p in rows:
         cells = f"{scores.all:6.1f}{scores.old:6.1f}{scores.new:6.1f}{star[scores.lawful]}"
-        lines.append(f"{row.dataset:<12}{cells}{f'{p.p:6.2f}{star[p.lawful]}' if p else ''}".rstrip())
+        lines.append(f"{dataset:<12}{cells}{f'{p.p:6.2f}{star[p.lawful]}' if p else ''}".rstrip())
     notes = [f"{content['paper']}; {content['setting']}.", "p = (All - k-means) / (SimGCD - k-means)."]
     if "*" in "".join(lines):
         notes.append(
             "* cannot be right, or rests on what cannot: All is not r Old + (1 - r) New, however rounded."
         )
     return "\n".join([*lines, *map(wrapped, notes)])
-
-
-# -- backbones ----------------------------------------------------------------------------------------
 
 
 def backbones_command(options: BackbonesOptions) -> int:
@@ -190,7 +183,7 @@ def measured_speeds(wanted: Iterable[RecommendedBackbone], device: str) -> tuple
     import torch
 
     from holotype.models.zoo import measure_speed
-    from holotype.runs.provenance import hardware
+    from holotype.runs.record import hardware
     from holotype.utils.device import Device
 
     compute = Device.on(device)
@@ -209,9 +202,6 @@ def speed_cells(backbone: RecommendedBackbone, speeds: Speeds) -> Sequence[str]:
     size, seconds = (f"{speed.parameters / 1e6:.0f}", f"{speed.milliseconds:.1f}") if speed else ("", "")
     licence = backbone.licence + ("*" if has_conditions(backbone.licence) else "")
     return backbone.name, size, str(backbone.image_size), seconds, licence
-
-
-# -- data sets ----------------------------------------------------------------------------------------
 
 
 def data_command(options: DataOptions) -> int:

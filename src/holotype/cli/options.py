@@ -9,8 +9,8 @@ from dataclasses import dataclass, field, make_dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
+from holotype.config.parse import Count, DeviceName, Name, Seed, Side, UnitInterval, at_most
 from holotype.config.schema import DiscoverConfig, Pool
-from holotype.config.types import Count, DeviceName, Name, Seed, Side, UnitInterval, at_most
 from holotype.errors import InputError
 from holotype.export.registry import EXPORTERS, ExporterOptions
 

@@ -1,6 +1,6 @@
 """`holotype train`: parse settings, run one experiment, print its scores.
 
-METHOD, DATASET, --preset and --config decide which settings there are; runs/resolve.py checks them.
+METHOD, DATASET, --preset and --config decide which settings there are; runs/experiment.py checks them.
 """
 
 from __future__ import annotations
@@ -15,9 +15,8 @@ from holotype.data.datasets.registry import BENCHMARKS, check_dataset
 from holotype.errors import InputError
 from holotype.methods import METHODS
 from holotype.models.weights_io import backbone_caveat
-from holotype.runs.experiment import Experiment
+from holotype.runs.experiment import Experiment, default_experiment, describe_settings, read_settings, resolve
 from holotype.runs.record import Record
-from holotype.runs.resolve import default_experiment, describe_settings, read_settings, resolve
 from holotype.runs.run import run_experiment
 from holotype.utils.text import plural
 

@@ -141,9 +141,6 @@ def measure_classes(
     return _combine(world, [c for c in counted if c.same.sum() >= LEAST_PAIRS], seed)
 
 
-# -- counting ---------------------------------------------------------------------------------------------
-
-
 @dataclass(frozen=True)
 class NeighbourCounts:
     """Of the labelled images of C classes, class by class."""
@@ -217,9 +214,6 @@ def _tally(
     )
 
 
-# -- from counts to a number ------------------------------------------------------------------------------
-
-
 @dataclass(frozen=True)
 class SimulatedClasses:
     """N images and the labelled ones of each class."""
@@ -285,9 +279,6 @@ def _redraw(
     every = (counted.all.sum(), counted.same.sum(), counted.other.sum())
     whole = world.log_k(*every, np.asarray(world.size.mean()))
     return float(whole), world.log_k(*sums, from_all, size), world.log_k(*sums, from_drawn, size)
-
-
-# -- do they differ? --------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)

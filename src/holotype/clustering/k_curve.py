@@ -120,9 +120,6 @@ def has_labels(n_known: int, n_labelled: int) -> bool:
     return n_known >= 2 and n_labelled > 0
 
 
-# -- k-means at different K -------------------------------------------------------------------------------
-
-
 class TooLong(InputError):
     """The grid would take hours, so that the curve says nothing."""
 
@@ -312,9 +309,6 @@ def _fill(curve: Curve) -> None:
     wanted = np.linspace(found.low, found.high, FILL + 2).round().astype(int).tolist()
     for k in sorted(set(wanted)):
         curve.at(k)
-
-
-# -- reading the curve ------------------------------------------------------------------------------------
 
 
 def midpoint(estimate: CountEstimate) -> int:

@@ -1,4 +1,4 @@
-"""Parse settings: text to typed values, YAML, field docstrings, trees of settings.
+"""Types of settings and their rules, and how text becomes one: `epochs: Count = 200` is at least 1.
 
 In YAML files every value stays text, since the type of a setting says what its text means: `lr: 1e-4` is a number and
 `out: 2024` a folder. null (or nothing) is None.
@@ -19,16 +19,94 @@ import math
 import numbers
 import operator
 import os
+import re
 import textwrap
 import types
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
 
 import yaml
 
-from holotype.config.types import Constraint
+
+@dataclass(frozen=True)
+class Constraint:
+    """Stands in an `Annotated` type, such as Annotated[int, Constraint("even", lambda n: n % 2 == 0)]."""
+
+    words: str
+    """Completes the sentence `epochs must be ...`."""
+    holds: Callable[[Any], bool]
+    """Of a value of the right type."""
+
+
+MAX_FLOAT = 1e30
+"""Of a number that training reckons with: 32 bits hold no number above 3e38."""
+
+
+def at_most(most: int) -> Constraint:
+    """Return the rule that a number is no slip of the finger, which would train for years or fill memory."""
+    return Constraint(f"at most {most:,}", lambda number: number <= most)
+
+
+Count = Annotated[int, Constraint("at least 1", lambda number: number >= 1)]
+"""A number of something."""
+Natural = Annotated[int, Constraint("at least 0", lambda number: number >= 0)]
+"""A number of something that there may be none of."""
+Epochs = Annotated[Count, at_most(100_000)]
+"""Passes over all images."""
+Steps = Annotated[Count, at_most(1_000_000)]
+"""Batches that are learnt from."""
+Side = Annotated[Count, at_most(4_096)]
+"""Of a picture, in pixels."""
+Width = Annotated[Natural, at_most(100_000)]
+"""Of a layer, in numbers; there may be none."""
+LargeInt = Annotated[Count, at_most(100_000)]
+"""A number of things that are held at once."""
+RepeatCount = Annotated[Count, at_most(1_000)]
+"""How often something is done anew, of which each time takes its time."""
+SmallInt = Annotated[Count, at_most(100)]
+"""A number of things that each take a good part of the whole."""
+UnitInterval = Annotated[float, Constraint("from 0 to 1", lambda part: 0 <= part <= 1)]
+"""A part of something."""
+Factor = Annotated[float, Constraint("above 0 and at most 100", lambda factor: 0 < factor <= 100)]
+"""How many times something is taken."""
+Positive = Annotated[float, Constraint("above 0 and at most 1e+30", lambda value: 0 < value <= MAX_FLOAT)]
+"""A rate or a temperature."""
+Weight = Annotated[float, Constraint("at least 0 and at most 1e+30", lambda value: 0 <= value <= MAX_FLOAT)]
+"""How much something counts, or how long it lasts."""
+Momentum = Annotated[float, Constraint("at least 0 and below 1", lambda part: 0 <= part < 1)]
+"""What is kept of the past."""
+Cosine = Annotated[float, Constraint("from -1 to 1", lambda value: -1 <= value <= 1)]
+"""How alike two directions are."""
+Gigabytes = Annotated[float, Constraint("above 0 GB and finite", lambda gb: gb > 0 and math.isfinite(gb))]
+"""An amount of memory."""
+Seed = Annotated[int, Constraint("at least 0 and below 2**63", lambda seed: 0 <= seed < 2**63)]
+"""What torch takes as a seed, without the negative ones."""
+
+
+def is_device_name(name: str) -> bool:
+    """Return whether a device can be called so, on this machine or on another."""
+    return re.fullmatch(r"auto|cpu|mps|cuda(:\d+)?", name) is not None
+
+
+def is_bursts(text: str) -> bool:
+    """Return whether text is auto, no or a positive number of seconds."""
+    try:
+        return text.strip().lower() in ("auto", "no") or 0 < float(text) < math.inf
+    except ValueError:
+        return False
+
+
+DEVICE_NAMES = "auto, cpu, mps, cuda, or cuda:1 for the second GPU"
+DeviceName = Annotated[str, Constraint(DEVICE_NAMES, is_device_name)]
+Bursts = Annotated[str, Constraint("auto, no or a number of seconds", is_bursts)]
+Name = Annotated[str, Constraint("a name", bool)]
+"""Of a file, a network or a method."""
+Names = Annotated[str, Constraint("names, as in rpc,uno", lambda text: all(text.split(",")))]
+"""With commas between them."""
+
 
 NULL, MERGE = "tag:yaml.org,2002:null", "tag:yaml.org,2002:merge"
 
@@ -113,9 +191,6 @@ def value_text(value: Any) -> str:
     return str(value)
 
 
-# -- types in words -----------------------------------------------------------------------------------
-
-
 def describe_type(hint: Any, *, rules: bool = False) -> str:
     """A type in words: `a whole number`, `auto, cpu or cuda`. rules: with the rules that go with it."""
     *parts, last = _type_words(hint, rules)
@@ -151,9 +226,6 @@ TYPE_WORDS = {
     type(None): "null",
     Any: "anything",
 }
-
-
-# -- one kind each ------------------------------------------------------------------------------------
 
 
 def _cast_int(value: Any) -> int:
@@ -281,12 +353,9 @@ def field_docs(kind: type) -> dict[str, str]:
             (tree,) = ast.parse(textwrap.dedent(inspect.getsource(base))).body
         except (OSError, TypeError, SyntaxError, ValueError):  # made at run time, or typed at a prompt
             continue
-        for pair in pairwise(tree.body if isinstance(tree, ast.ClassDef) else []):
-            match pair:
-                case (
-                    ast.AnnAssign(target=ast.Name(id=name)),
-                    ast.Expr(value=ast.Constant(value=str(text))),
-                ):
+        for field, doc in pairwise(tree.body if isinstance(tree, ast.ClassDef) else []):
+            match field, doc:
+                case ast.AnnAssign(target=ast.Name(id=name)), ast.Expr(ast.Constant(str(text))):
                     docs[name] = " ".join(text.split())
     return docs
 

@@ -12,9 +12,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal, get_args, get_type_hints
 
-from holotype.config.parse import CastError, cast
-from holotype.config.types import (
+from holotype.config.parse import (
     Bursts,
+    CastError,
     Count,
     DeviceName,
     Epochs,
@@ -29,6 +29,7 @@ from holotype.config.types import (
     Steps,
     UnitInterval,
     Weight,
+    cast,
 )
 from holotype.errors import InputError
 

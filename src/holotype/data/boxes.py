@@ -77,9 +77,6 @@ def _with_margin(start: float, length: float, side: float, most: int) -> tuple[i
     return low, min(max(math.ceil(first + side - 1e-6), low + 1), most)
 
 
-# -- paths ----------------------------------------------------------------------------------------------
-
-
 def split_box(path: str) -> tuple[str, Box | None]:
     """The path of the picture, and the box; None where the image is a whole picture."""
     found = BOX_SUFFIX.search(path) if BOX_MARK in path else None
@@ -102,9 +99,6 @@ def overlap(one: Box, other: Box) -> float:
     height = min(one.y + one.h, other.y + other.h) - max(one.y, other.y)
     both = max(width, 0.0) * max(height, 0.0)
     return both / (one.w * one.h + other.w * other.h - both)
-
-
-# -- numbers --------------------------------------------------------------------------------------------
 
 
 def parse_numbers(text: str) -> tuple[float, float, float, float]:

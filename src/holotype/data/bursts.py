@@ -15,10 +15,10 @@ from datetime import datetime
 import numpy as np
 
 from holotype.data.exif import ExifData
-from holotype.data.label_hygiene import nfc
 from holotype.data.paths import relative
 from holotype.data.readers.folder import UNLABELLED_FOLDERS
-from holotype.data.table import Table
+from holotype.data.table import Table, burst_units, first_frames
+from holotype.utils.text import nfc
 
 SECONDS = 10.0
 """Between two frames of a burst, unless told: traps take some frames a second or two apart, then wait."""
@@ -33,32 +33,6 @@ IDENTICAL = 0.97
 of them without the mean. Of two images of different kinds, fewer than one in a thousand pairs have 0.95."""
 WINDOW = 64
 """Frames before a frame that it is compared with, at most: a picture may have many boxes."""
-
-
-# -- what counts once -----------------------------------------------------------------------------------
-
-
-def burst_units(table: Table) -> np.ndarray | None:
-    """Return (N,) int: equal for the frames of one burst; None where there are no bursts.
-
-    Frames of one group that carry different labels are different units.
-    """
-    if table.group is None:
-        return None
-    number: dict[tuple[str, str], int] = {}
-    found = np.empty(len(table), dtype=np.int64)
-    for row, (group, label) in enumerate(zip(table.group, table.label, strict=True)):
-        own = (group, label) if group else (f"\0{row}", "")
-        found[row] = number.setdefault(own, len(number))
-    return found
-
-
-def first_frames(unit: np.ndarray | None, rows: np.ndarray) -> np.ndarray:
-    """Return the rows that are the first of their unit, in their order; all where there are no bursts."""
-    if unit is None:
-        return rows
-    _, first = np.unique(unit[rows], return_index=True)
-    return np.asarray(rows[np.sort(first)])
 
 
 def one_per_burst(table: Table) -> np.ndarray:
@@ -80,9 +54,6 @@ def with_groups(table: Table, group: Sequence[str] | np.ndarray) -> Table:
     named = [name for name, usable in zip(group, table.usable, strict=True) if name and usable]
     alone = len(set(named)) == len(named)
     return dataclasses.replace(table, group=None if alone else np.array(list(group), dtype=object))
-
-
-# -- labels ---------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -111,9 +82,6 @@ def spread_labels(table: Table, out: np.ndarray) -> SpreadLabels:
         (label[row],) = said[table.group[row]]
     torn = sorted(group for group, labels in said.items() if len(labels) > 1)
     return SpreadLabels(dataclasses.replace(table, label=label), np.array(rows, dtype=np.int64), torn)
-
-
-# -- finding them ---------------------------------------------------------------------------------------
 
 
 def find_bursts(

@@ -25,7 +25,8 @@ from holotype.data.boxes import Rectangle, split_box
 from holotype.data.exif import ORIENTATION_TAG, ExifData, exif_from_bytes
 from holotype.data.hashing import open_image_bytes
 from holotype.data.image_files import ArchiveProblem, decoders, install_hint, read_array, split_archive
-from holotype.data.storage import StorageError, is_address
+from holotype.data.paths import is_address
+from holotype.data.storage import StorageError
 from holotype.errors import InputError
 from holotype.utils.atomic import write_bytes
 
@@ -260,8 +261,6 @@ def _to_rgb(image: Image.Image) -> Image.Image:
         return Image.alpha_composite(white, layer).convert("RGB")
     return image if image.mode == "RGB" else image.convert("RGB")
 
-
-# -- pictures that are held in memory -------------------------------------------------------------------
 
 ArrayImage = str | os.PathLike[str] | Image.Image | np.ndarray
 """A path, a PIL image, or pixels (H, W), (H, W, 1), (H, W, 3) or (H, W, 4): uint8, or floats from 0 to 1."""

@@ -150,9 +150,6 @@ def _from_coco(found: Detections, content: dict[str, Any]) -> None:
         found.take(detection, names.get(one.get("category_id"), ""), conf, animals=False)
 
 
-# -- boxes of pictures ----------------------------------------------------------------------------------
-
-
 def read_box_column(
     cells: Sequence[str], files: Sequence[str | None], where: Callable[[int], str], skip: bool
 ) -> list[str | None]:
@@ -204,9 +201,6 @@ def _to_box(box: Detection, size: tuple[int, int] | None) -> Box:
         raise BadBox(f"it was drawn on a picture of {drawn} pixels, which is {upright} upright")
     drawn_on = box.size or size  # a copy of another size has the same shares
     return WHOLE_IMAGE if drawn_on is None else make_box(box.values, drawn_on)
-
-
-# -- a file of boxes ------------------------------------------------------------------------------------
 
 
 def crop_table(table: Table, found: Detections, starts: Sequence[Path], skip: bool) -> Table:
@@ -274,9 +268,6 @@ def _log_boxes(found: Detections, paths: Sequence[str], pictures: int) -> None:
         left.append(f"{plural(pictures - with_boxes, 'picture')} without a box")
     text = f"{found.file}: {plural(len(paths), 'box', 'boxes')} in {plural(with_boxes, 'picture')}."
     log.info(f"{text} Left out: {', '.join(left)}." if left else text)
-
-
-# -- columns --------------------------------------------------------------------------------------------
 
 
 def box_columns(paths: Sequence[str]) -> dict[str, np.ndarray]:

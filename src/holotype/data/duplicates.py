@@ -83,9 +83,6 @@ def _scan_one(path: str) -> tuple[np.ndarray | None, ExifData, str]:
         return None, read_exif(path), str(problem)  # the head may be sound where the picture is not
 
 
-# -- the same files -------------------------------------------------------------------------------------
-
-
 def same_files(paths: Sequence[str], progress: bool = False) -> list[list[int]]:
     """Return groups of rows whose files have the same content. Only files of equal size are read; an image inside
     another file is none."""
@@ -97,9 +94,6 @@ def same_files(paths: Sequence[str], progress: bool = False) -> list[list[int]]:
     for row, digest in zip(rows, digests, strict=True):
         groups.setdefault(digest or f"unreadable {row}", []).append(row)
     return sorted(same for same in groups.values() if len(same) > 1)
-
-
-# -- the same pictures ----------------------------------------------------------------------------------
 
 
 def same_pictures(glances: ThumbnailScan) -> list[Pair]:

@@ -12,9 +12,10 @@ from collections.abc import Sequence
 
 from holotype.data.boxes import split_box
 from holotype.data.image_files import ArchiveProblem, file_of, read_array, split_archive
+from holotype.data.paths import is_address, split_member
 from holotype.data.readers.parquet import read_row
 from holotype.data.readers.webdataset import read_member
-from holotype.data.storage import StorageError, is_address, read_object, remote_stamp, split_member
+from holotype.data.storage import StorageError, read_object, remote_stamp
 from holotype.utils.device import thread_map
 
 DIGEST_BYTES = 16

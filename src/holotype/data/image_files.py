@@ -19,7 +19,8 @@ import numpy as np
 from PIL import Image
 
 from holotype.data.boxes import split_box
-from holotype.data.storage import is_address, remote_stamp, split_member
+from holotype.data.paths import is_address, split_member
+from holotype.data.storage import remote_stamp
 from holotype.errors import InputError
 
 DECODERS = ("JPEG", "PNG", "GIF", "BMP", "DIB", "TIFF", "WEBP", "PPM", "AVIF", "HEIF")
@@ -52,8 +53,6 @@ def no_image(where: object, what: str = "files") -> InputError:
     kinds = ", ".join(IMAGE_EXTENSIONS)
     return InputError(f"There is no image in {where}; {what} that end in {kinds} count as images.")
 
-
-# -- images inside an array file ------------------------------------------------------------------------
 
 CIFAR_PIXELS = 3 * 32 * 32
 ARCHIVE_SUFFIXES = (".npz", ".bin")

@@ -21,16 +21,15 @@ import numpy as np
 
 from holotype.data.detections import CONFIDENCE, crop_table, read_detections
 from holotype.data.image_files import file_of, has_own_file
-from holotype.data.label_hygiene import nfc
 from holotype.data.labels import match_labels, read_csv_table, read_list, stream_list
-from holotype.data.paths import Paths, relative
+from holotype.data.paths import Paths, is_address, is_pattern, relative, scheme_of, split_query
 from holotype.data.readers.folder import read_bucket, read_folder, stream_folder
 from holotype.data.readers.parquet import holds_images, read_parquet, stream_parquet
 from holotype.data.readers.webdataset import read_webdataset, stream_webdataset
-from holotype.data.storage import STORES, is_address, is_pattern, scheme_of, source_files, split_query
+from holotype.data.storage import STORES, source_files
 from holotype.data.table import Table
 from holotype.errors import InputError
-from holotype.utils.text import suggest, suggest_path
+from holotype.utils.text import nfc, suggest, suggest_path
 
 log = logging.getLogger("holotype")
 
@@ -65,9 +64,6 @@ class Reader:
     only be read as a whole."""
 
 
-# -- names of sources -----------------------------------------------------------------------------------
-
-
 def collection_name(source: str | Path) -> str:
     """Return what a source is called in records: photos of photos/, s3://bucket/photos and photos.csv."""
     text = str(source)
@@ -85,9 +81,6 @@ def folder_name(source: str | Path) -> str:
     text = str(source)
     plain = not is_address(text) and not is_pattern(text)
     return Path(text).resolve().name if plain else collection_name(text)
-
-
-# -- the readers that come with the project -------------------------------------------------------------
 
 
 def _parquet(source: str, how: ReaderOptions) -> Table:
@@ -158,9 +151,6 @@ def find_reader(source: str) -> Reader:
     if ending not in known:
         raise InputError(f"{source} is neither a folder nor a .csv, .tsv, .parquet or .tar file; give such.")
     return known[ending]
-
-
-# -- loading --------------------------------------------------------------------------------------------
 
 
 def load_table(

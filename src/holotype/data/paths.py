@@ -2,6 +2,14 @@
 
 Windows' paths, another base folder, other capitals and other ways to write an accent are seen through where only one
 image can be meant. An image that the list names as it stands is never taken for another one.
+
+    photos/fox/1.jpg                       a file
+    train.parquet#12                       the image in row 12 (from 0) of a Parquet file
+    shard-000.tar#fox-0001                 the image with this key in a tar
+    s3://bucket/photos/fox/1.jpg           an object; so are gs://, abfs:// and hf://
+    s3://bucket/shard.tar?region=eu#key    what a store must be told stands behind a question mark
+
+A real file whose name looks like one of the others wins.
 """
 
 from __future__ import annotations
@@ -13,8 +21,8 @@ import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
+from urllib.parse import quote
 
-from holotype.data.storage import is_address, split_query, with_query
 from holotype.errors import InputError
 
 PathParts = tuple[str, ...]
@@ -23,6 +31,14 @@ MAX_EXAMPLES = 3
 """Rows that a sentence names; the others are counted."""
 log = logging.getLogger("holotype")
 DRIVE = re.compile(r"^[A-Za-z]:")
+SCHEME = re.compile(r"([a-z][a-z0-9]+)://", re.IGNORECASE)
+MEMBER_MARK = re.compile(
+    r"(?P<file>.+?\.(?P<kind>parquet|tar)(?:\?[^#]*)?)#(?P<key>.+)", re.IGNORECASE | re.DOTALL
+)
+UNESCAPED = "/!$&'()*+,;=:@~ -_."
+"""Signs of an object's name that stand in an address as they are; letters of all languages do as well."""
+MemberAddress = tuple[str, str, str]
+"""Kind ("parquet" or "tar"), file and key of an image inside a file."""
 
 
 def find_images(
@@ -174,3 +190,47 @@ def _below(path: str, root: str) -> str:
         return path
     rest = path[len(start) :]
     return rest.replace(f"?{query}", "", 1) if query else rest
+
+
+def is_address(path: str) -> bool:
+    """Return whether this is an object on the network, s3://bucket/key, and no file."""
+    return SCHEME.match(path) is not None
+
+
+def is_pattern(source: str) -> bool:
+    """Return whether a source means several files, by braces or stars, 'shard-{000..099}.tar'."""
+    return ("{" in source or "*" in source) and (is_address(source) or not os.path.exists(source))
+
+
+def scheme_of(address: str) -> str:
+    """Return `s3` of s3://bucket/key; "" of a path."""
+    found = SCHEME.match(address)
+    return found[1].lower() if found else ""
+
+
+def split_query(address: str) -> tuple[str, str]:
+    """Return the address without what stands behind its question mark, and that."""
+    bare, _, query = address.partition("?")
+    return (bare, query) if is_address(address) else (address, "")
+
+
+def with_query(bare: str, query: str) -> str:
+    """Return the inverse of split_query; a key behind # stays at the end."""
+    file, mark, key = bare.partition("#")
+    return f"{file}?{query}{mark}{key}" if query else bare
+
+
+def object_address(start: str, name: str, query: str) -> str:
+    """Return the address of an object. start: s3://bucket; name: as the store calls it."""
+    safe = "".join(sign if sign in UNESCAPED or sign.isalnum() else quote(sign) for sign in name)
+    return with_query(f"{start.rstrip('/')}/{safe}", query)
+
+
+def split_member(path: str) -> MemberAddress | None:
+    """Return kind, file and key of an image inside a Parquet file or a tar; None for everything else."""
+    found = MEMBER_MARK.fullmatch(path)
+    if found is None:
+        return None
+    if not is_address(path) and (os.path.exists(path) or not os.path.isfile(found["file"])):
+        return None
+    return found["kind"].lower(), found["file"], found["key"]

@@ -1,13 +1,5 @@
 """Remote and local storage: S3, Google Cloud, Azure, the Hugging Face hub, files.
 
-    photos/fox/1.jpg                       a file
-    train.parquet#12                       the image in row 12 (from 0) of a Parquet file
-    shard-000.tar#fox-0001                 the image with this key in a tar
-    s3://bucket/photos/fox/1.jpg           an object; so are gs://, abfs:// and hf://
-    s3://bucket/shard.tar?region=eu#key    what a store must be told stands behind a question mark
-
-A real file whose name looks like one of the others wins. No file is opened here.
-
 Stores on the network are pyarrow's file systems. Who may read them is told by the environment as pyarrow reads it
 (AWS_ACCESS_KEY_ID, AWS_ENDPOINT_URL, GOOGLE_APPLICATION_CREDENTIALS, ...), never by an address: addresses are written
 into records. Whatever goes wrong becomes a StorageError, a sentence, within seconds.
@@ -26,67 +18,22 @@ from datetime import timedelta
 from functools import lru_cache
 from itertools import product
 from typing import IO, Any
-from urllib.parse import parse_qsl, quote, unquote, urlsplit
+from urllib.parse import parse_qsl, unquote, urlsplit
 
+from holotype.data.paths import (
+    is_address,
+    is_pattern,
+    object_address,
+    scheme_of,
+    split_query,
+    with_query,
+)
 from holotype.errors import InputError
 
-SCHEME = re.compile(r"([a-z][a-z0-9]+)://", re.IGNORECASE)
-MEMBER_MARK = re.compile(
-    r"(?P<file>.+?\.(?P<kind>parquet|tar)(?:\?[^#]*)?)#(?P<key>.+)", re.IGNORECASE | re.DOTALL
-)
 BRACES = re.compile(r"\{([^{}]+)\}")
 RANGE = re.compile(r"(\d+)\.\.(\d+)")
 MAX_EXPANDED = 1_000_000
 """Files that braces may mean."""
-UNESCAPED = "/!$&'()*+,;=:@~ -_."
-"""Signs of an object's name that stand in an address as they are; letters of all languages do as well."""
-
-MemberAddress = tuple[str, str, str]
-"""Kind ("parquet" or "tar"), file and key of an image inside a file."""
-
-
-def is_address(path: str) -> bool:
-    """Return whether this is an object on the network, s3://bucket/key, and no file."""
-    return SCHEME.match(path) is not None
-
-
-def is_pattern(source: str) -> bool:
-    """Return whether a source means several files, by braces or stars, 'shard-{000..099}.tar'."""
-    return ("{" in source or "*" in source) and (is_address(source) or not os.path.exists(source))
-
-
-def scheme_of(address: str) -> str:
-    """Return `s3` of s3://bucket/key; "" of a path."""
-    found = SCHEME.match(address)
-    return found[1].lower() if found else ""
-
-
-def split_query(address: str) -> tuple[str, str]:
-    """Return the address without what stands behind its question mark, and that."""
-    bare, _, query = address.partition("?")
-    return (bare, query) if is_address(address) else (address, "")
-
-
-def with_query(bare: str, query: str) -> str:
-    """Return the inverse of split_query; a key behind # stays at the end."""
-    file, mark, key = bare.partition("#")
-    return f"{file}?{query}{mark}{key}" if query else bare
-
-
-def object_address(start: str, name: str, query: str) -> str:
-    """Return the address of an object. start: s3://bucket; name: as the store calls it."""
-    safe = "".join(sign if sign in UNESCAPED or sign.isalnum() else quote(sign) for sign in name)
-    return with_query(f"{start.rstrip('/')}/{safe}", query)
-
-
-def split_member(path: str) -> MemberAddress | None:
-    """Return kind, file and key of an image inside a Parquet file or a tar; None for everything else."""
-    found = MEMBER_MARK.fullmatch(path)
-    if found is None:
-        return None
-    if not is_address(path) and (os.path.exists(path) or not os.path.isfile(found["file"])):
-        return None
-    return found["kind"].lower(), found["file"], found["key"]
 
 
 CONNECT_TIMEOUT, READ_TIMEOUT = 3.0, 20.0
@@ -101,9 +48,6 @@ READ_AHEAD = 1 << 20
 
 class StorageError(InputError):
     """A file cannot be reached."""
-
-
-# -- file systems ---------------------------------------------------------------------------------------
 
 
 def s3_settings(address: str) -> dict[str, Any]:
@@ -193,8 +137,6 @@ def storage_errors(address: str) -> Iterator[None]:
         said = " ".join(str(error).split())[:200]
         raise StorageError(f"{address} cannot be read ({said}); check address, network and keys.") from error
 
-
-# -- files ----------------------------------------------------------------------------------------------
 
 _remote_stamps: dict[str, str] = {}
 """Address to stamp, as a store told it when it was listed: asking for each object would take a question each."""
@@ -286,9 +228,6 @@ def stream_file(file: str) -> Iterator[IO[bytes]]:
     system, name = connect(file)
     with storage_errors(file), system.open_input_file(name) as stream:
         yield io.BufferedReader(stream, READ_AHEAD)
-
-
-# -- several files --------------------------------------------------------------------------------------
 
 
 def source_files(source: str) -> list[str]:

@@ -154,3 +154,26 @@ def _text_column(name: str, values: Iterable[object], n: int) -> np.ndarray:
         raise InputError(f"{bad!r} in the column {name} is not valid UTF-8; rename it.")
     column.flags.writeable = False
     return column
+
+
+def burst_units(table: Table) -> np.ndarray | None:
+    """Return (N,) int: equal for the frames of one burst; None where there are no bursts.
+
+    Frames of one group that carry different labels are different units.
+    """
+    if table.group is None:
+        return None
+    number: dict[tuple[str, str], int] = {}
+    found = np.empty(len(table), dtype=np.int64)
+    for row, (group, label) in enumerate(zip(table.group, table.label, strict=True)):
+        own = (group, label) if group else (f"\0{row}", "")
+        found[row] = number.setdefault(own, len(number))
+    return found
+
+
+def first_frames(unit: np.ndarray | None, rows: np.ndarray) -> np.ndarray:
+    """Return the rows that are the first of their unit, in their order; all where there are no bursts."""
+    if unit is None:
+        return rows
+    _, first = np.unique(unit[rows], return_index=True)
+    return np.asarray(rows[np.sort(first)])

@@ -22,13 +22,12 @@ import numpy as np
 from holotype.data.boxes import overlap, split_box
 from holotype.data.detections import box_columns
 from holotype.data.hashing import file_stamps, image_digests
-from holotype.data.label_hygiene import nfc
 from holotype.data.paths import absolute, relative
 from holotype.data.table import Table
 from holotype.errors import InputError
 from holotype.results.discovery import UNNAMED_PATTERN, Discovery
 from holotype.utils.serialization import read_parquet_table, write_parquet
-from holotype.utils.text import plural
+from holotype.utils.text import nfc, plural
 
 COLLECTION_FILE = "collection.parquet"
 COLLECTION_META = b"holotype"

@@ -23,8 +23,7 @@ from holotype.data.bursts import with_groups
 from holotype.data.duplicates import MAX_PAIRS, Pair, same_pictures, scan_thumbnails
 from holotype.data.exif import ExifData
 from holotype.data.image_store import CROP_FRACTION, decode_in_order
-from holotype.data.label_hygiene import similar_names, unsorted_names
-from holotype.data.labels import read_list
+from holotype.data.labels import read_list, similar_names, unsorted_names
 from holotype.data.load import with_readable_classes
 from holotype.data.paths import find_images, relative
 from holotype.data.table import Table
@@ -39,8 +38,8 @@ from holotype.models.heads import Projector
 from holotype.models.token_cache import CacheViews
 from holotype.models.zoo import fastest_pass
 from holotype.results.ensemble import votes_in_words
-from holotype.runs.build import effective_views, stages_of
-from holotype.runs.resolve import default_experiment
+from holotype.runs.experiment import default_experiment, stages_of
+from holotype.runs.resources import effective_views
 from holotype.training.encoder import Encoder
 from holotype.utils.device import Device
 from holotype.utils.text import plural

@@ -30,13 +30,11 @@ from holotype.discovery.training_plan import methods_of, read_round_config, reso
 from holotype.errors import InputError, Stopped
 from holotype.methods import Prediction
 from holotype.models.backbone import Backbone
-from holotype.runs.build import RunData, check_fits, stages_of
-from holotype.runs.experiment import Experiment
+from holotype.runs.experiment import Experiment, default_experiment, stages_of
 from holotype.runs.predict import EnsembleRuns
-from holotype.runs.record import IDENTITY_FILE, RunFolder
-from holotype.runs.resolve import default_experiment
-from holotype.runs.resources import ResourceCache
-from holotype.runs.run import CACHE_KEY, Run, begin_run
+from holotype.runs.record import RunFolder
+from holotype.runs.resources import VIEWS_FILE, ResourceCache, RunData, check_fits
+from holotype.runs.run import Run, begin_run
 from holotype.training.interleave import train_in_turns
 from holotype.utils.atomic import write_text
 from holotype.utils.device import pick_device
@@ -189,10 +187,8 @@ def adopt_run(run: Run, own: Path) -> Run:
     """The run in the folder of its round, with what it has written on its way."""
     folder = RunFolder(own)
     experiment = dataclasses.replace(run.experiment, out=str(own))
-    folder.write_json(IDENTITY_FILE, run.identity.as_dict())
-    folder.write_config(experiment.as_dict())
-    folder.write_json("provenance.json", run.facts)
-    for name in (CACHE_KEY, METRICS_FILE):
+    folder.begin(run.identity, experiment.as_dict(), run.facts)
+    for name in (VIEWS_FILE, METRICS_FILE):
         if (run.folder.path / name).is_file():
             shutil.copyfile(run.folder.path / name, own / name)
     return dataclasses.replace(run, experiment=experiment, folder=folder)

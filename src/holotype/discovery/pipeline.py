@@ -60,9 +60,9 @@ from holotype.report import build_report
 from holotype.report.projection import add_projection
 from holotype.results.discovery import Discovery
 from holotype.results.review_queue import write_queue
-from holotype.runs.build import check_k
 from holotype.runs.model_io import ModelConfig
 from holotype.runs.record import SCORES_FILE, RunFolder, Scores, headline_scores
+from holotype.runs.resources import check_k
 from holotype.runs.run import clean_up
 from holotype.utils.atomic import clean_partial_tree, refuse_links
 from holotype.utils.heartbeat import running_heartbeat

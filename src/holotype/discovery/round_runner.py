@@ -45,12 +45,9 @@ from holotype.results.describe import LABELLED as OF_BURST
 from holotype.results.describe import burst_text
 from holotype.results.discovery import RunFacts
 from holotype.results.ensemble import methods_phrase
-from holotype.runs.assemble import RoundContext
-from holotype.runs.build import RunData, drop_unusable_cache, stages_of
-from holotype.runs.experiment import Experiment
-from holotype.runs.predict import seeds_text
-from holotype.runs.resolve import default_experiment
-from holotype.runs.resources import ResourceCache
+from holotype.runs.experiment import Experiment, default_experiment, stages_of
+from holotype.runs.predict import RoundContext
+from holotype.runs.resources import ResourceCache, RunData, drop_unusable_cache
 from holotype.runs.run import finish_run
 from holotype.utils.device import Device, pick_device
 from holotype.utils.serialization import read_parquet_table, write_parquet
@@ -282,7 +279,7 @@ def train_round(round: Round, sample: Table, k: int, embedded: np.ndarray) -> En
     if len(seeds) > 1:
         turns = f", {methods_phrase(methods)}" if len(methods) > 1 else ""
         log.info(
-            f"{len(seeds)} trainings with the seeds {seeds_text(seeds)}{turns}, side by side; images are placed "
+            f"{len(seeds)} trainings with the seeds {seeds[0]} to {seeds[-1]}{turns}, side by side; images are placed "
             "where they agree (--seeds changes how many)."
         )
     experiments = [make_experiment(round, sample, k, method) for method in methods]

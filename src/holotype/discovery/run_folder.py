@@ -13,8 +13,7 @@ from typing import Any
 
 from holotype.config.schema import BackboneConfig, DiscoverConfig
 from holotype.data.hashing import file_stamps
-from holotype.data.paths import relative
-from holotype.data.storage import is_address
+from holotype.data.paths import is_address, relative
 from holotype.data.table import Table
 from holotype.discovery.backbone_choice import BackboneChoice, choose_backbone
 from holotype.discovery.collection import Collection, read_collection
@@ -23,8 +22,8 @@ from holotype.discovery.rounds import round_folder
 from holotype.discovery.training_plan import methods_of
 from holotype.embeddings.store import EmbeddingParts
 from holotype.errors import InputError
-from holotype.runs.build import RunData
 from holotype.runs.record import IDENTITY_FILE, RunFolder
+from holotype.runs.resources import RunData
 from holotype.utils.device import pick_device
 from holotype.utils.serialization import SchemaError, from_dict, to_dict
 

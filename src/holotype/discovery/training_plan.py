@@ -13,8 +13,7 @@ from typing import Any
 import numpy as np
 
 from holotype.config.schema import NO, DiscoverConfig
-from holotype.data.bursts import burst_units, first_frames
-from holotype.data.table import Table
+from holotype.data.table import Table, burst_units, first_frames
 from holotype.methods import Stage, find_method
 from holotype.utils.device import pick_device
 from holotype.utils.serialization import FileSchema, to_dict

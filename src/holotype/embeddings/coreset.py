@@ -12,17 +12,17 @@ Three passes over the embeddings, with one part in memory at a time:
 3. Every row goes to its nearest cell, and each cell keeps the rows with the smallest hashes.
 
 Hashes are of the path from the root and the seed. Neither the order of the parts nor their sizes change anything: ties
-go to the smaller path, and the cell of a row is the same whatever rows it is looked at with. A product of matrices
-rounds otherwise in another shape, so that it only says which centres may be the nearest; where there are several,
-distances decide that are computed row by row, with twice the digits. No more than about twice as many rows as are
-wanted are ever kept.
+go to the smaller path, and the cell of a row is the same whatever rows it is looked at with: a product of matrices
+rounds otherwise in another shape, so that distances have twice the digits, and count to the twelfth. No more than about
+twice as many rows as are wanted are ever kept.
 """
 
 from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Callable, Sequence
+from bisect import bisect_right
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby, islice
 from operator import itemgetter
@@ -35,26 +35,24 @@ from holotype.clustering.kmeans import CHUNK, kmeans
 from holotype.data.boxes import split_box
 from holotype.data.image_files import split_archive
 from holotype.data.labels import match_labels, read_list
-from holotype.data.paths import absolute, find_images
+from holotype.data.paths import absolute, find_images, is_address, split_member
 from holotype.data.readers.folder import folder_label
-from holotype.data.storage import is_address, split_member
 from holotype.embeddings.store import EmbeddingParts
 from holotype.errors import InputError
 from holotype.utils.console import progress_bar
 
 MAX_ITER = 25
 """Of k-means. Any centres cut a collection into cells; better ones only cut it more evenly."""
-ROUNDING = 2.0**-24
 
 
 def unit_rows_float32(feature: np.ndarray) -> np.ndarray:
-    """(n, D) -> the same at length 1, float32; rows of zeros stay so."""
+    """Return (n, D) at length 1, float32; rows of zeros stay so."""
     x = feature.astype(np.float64)
     return (x / np.maximum(np.sqrt((x * x).sum(-1, keepdims=True)), 1e-12)).astype(np.float32)
 
 
 def find_cell_centres(x: np.ndarray, n: int, seed: int) -> np.ndarray:
-    """(n, D) float32 centres of k-means on some rows, in an order of their own; all rows where they are fewer."""
+    """Return (n, D) float32 centres of k-means on some rows, in some order; all rows where they are fewer."""
     if len(x) <= n:
         return x
     generator = torch.Generator().manual_seed(seed)
@@ -63,38 +61,18 @@ def find_cell_centres(x: np.ndarray, n: int, seed: int) -> np.ndarray:
 
 
 def nearest_centres(x: np.ndarray, centres: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """(n,) the nearest centre of each row, the first of several, and (n,) float64 its squared distance.
+    """Return (n,) the nearest centre of each row, the first of several, and (n,) float64 its squared distance.
 
     x: (n, D) float32 of length 1 at most, and so are centres (C, D).
     """
-    cell = np.empty(len(x), dtype=np.int64)
+    cell, wide = np.empty(len(x), dtype=np.int64), centres.astype(np.float64)
     step = max(1, CHUNK // len(centres))
     for first in range(0, len(x), step):
-        rows = slice(first, first + step)
-        cell[rows] = _nearest(x[rows], centres)
-    return cell, _distance(x, centres[cell])
-
-
-def _nearest(x: np.ndarray, centres: np.ndarray) -> np.ndarray:
-    # squared distance, less what is the same in a row
-    score = (centres * centres).sum(-1) - 2 * (x @ centres.T)
-    best = score.min(1, keepdims=True)
-    # twice what D products of two numbers below 1, and a handful of sums, can be off by
-    rivals = score <= best + 2 * (2 * x.shape[1] + 8) * ROUNDING
-    cell = score.argmin(1)
-    several = np.flatnonzero(rivals.sum(1) > 1)
-    row, rival = np.nonzero(rivals[several])
-    exact = _distance(x[several[row]], centres[rival])
-    order = np.lexsort((rival, exact, row))
-    _, first = np.unique(row[order], return_index=True)
-    cell[several] = rival[order][first]
-    return np.asarray(cell)
-
-
-def _distance(x: np.ndarray, other: np.ndarray) -> np.ndarray:
-    """(n,) squared distance of two rows each, the same for a pair wherever it stands."""
-    apart = x.astype(np.float64) - other
-    return np.asarray((apart * apart).sum(-1))
+        # squared distance, less what is the same in a row
+        score = (wide * wide).sum(-1) - 2 * (x[first : first + step] @ wide.T)
+        cell[first : first + step] = score.round(12).argmin(1)
+    apart = x - wide[cell]
+    return cell, np.asarray((apart * apart).sum(-1))
 
 
 HASH_PURPOSES = ("cells", "far", "images")
@@ -106,7 +84,7 @@ Names = Sequence[str] | np.ndarray
 
 
 def path_hashes(path: Names, seed: int) -> dict[str, np.ndarray]:
-    """Purpose to (n,) uint64: numbers that depend on the path and the seed alone, and look drawn at random."""
+    """Return purpose -> (n,) uint64: numbers that depend on the path and the seed alone, and look drawn at random."""
     key = seed.to_bytes(8, "little")
     content = (name.encode(errors="surrogateescape") for name in path)
     digests = b"".join(hashlib.blake2b(name, digest_size=24, key=key).digest() for name in content)
@@ -115,7 +93,7 @@ def path_hashes(path: Names, seed: int) -> dict[str, np.ndarray]:
 
 
 def uniform(number: np.ndarray) -> np.ndarray:
-    """(n,) uint64 -> float64 above 0 and below 1."""
+    """Return (n,) uint64 as float64 above 0 and below 1."""
     return np.asarray(((number >> np.uint64(11)).astype(np.float64) + 0.5) / 2.0**53)
 
 
@@ -130,20 +108,14 @@ class SmallestKeys:
 
     def add(self, key: np.ndarray, path: Names, x: np.ndarray) -> None:
         """key: (r,) float64. path: (r,). x: (r, D)."""
-        for row in np.flatnonzero(key <= self.bound).tolist():
-            self.rows.append((float(key[row]), path[row], x[row].copy()))
-        if len(self.rows) > 2 * self.n:
-            self._shrink()
-
-    def _shrink(self) -> None:
-        self.rows.sort(key=lambda row: row[:2])
-        del self.rows[self.n :]
+        rows = np.flatnonzero(key <= self.bound).tolist()
+        new = [(float(key[row]), path[row], x[row].copy()) for row in rows]
+        self.rows = sorted([*self.rows, *new], key=itemgetter(0, 1))[: self.n]
         if len(self.rows) == self.n:
             self.bound = self.rows[-1][0]
 
     def features(self) -> np.ndarray:
-        """(n, D) in the order of their keys."""
-        self._shrink()
+        """Return (n, D) in the order of their keys."""
         return np.stack([x for _, _, x in self.rows])
 
 
@@ -161,7 +133,7 @@ class PerCell:
         self.rows: list[SelectedRows] = []
         self.bound = np.full(cells, np.iinfo(np.uint64).max, dtype=np.uint64)
 
-    def add(self, cell: np.ndarray, number: np.ndarray, path: Sequence[str]) -> None:
+    def add(self, cell: np.ndarray, number: np.ndarray, path: Names) -> None:
         """cell: (r,). number: (r,) uint64 hashes. path: (r,)."""
         self.size += np.bincount(cell, minlength=len(self.size))
         for row in np.flatnonzero(number <= self.bound[cell]).tolist():
@@ -183,7 +155,7 @@ class PerCell:
         self.rows = self._of_rank(range(level + 1))
 
     def chosen(self) -> list[SelectedRows]:
-        """Sorted by cell, then hash; n of them, or all where there are fewer."""
+        """Return them sorted by cell, then hash; n of them, or all where there are fewer."""
         level = level_quota(self.size, self.n)
         first = self._of_rank(range(level))
         more = sorted(self._of_rank(range(level, level + 1)), key=itemgetter(1, 2))
@@ -191,14 +163,9 @@ class PerCell:
 
 
 def level_quota(size: np.ndarray, n: int) -> int:
-    """The largest number of rows that every cell can give, or all that it has, with at most n altogether."""
-    if int(size.sum()) <= n:
-        return int(size.max(initial=0))
-    ordered = np.sort(size)
-    before = np.concatenate([[0], np.cumsum(ordered)[:-1]])  # rows of the cells that are smaller
-    whole = before + ordered * np.arange(len(ordered), 0, -1)
-    at = int(np.flatnonzero(whole > n)[0])  # the first cell that cannot give all
-    return int((n - before[at]) // (len(ordered) - at))
+    """Return the largest number of rows that every cell can give, or all that it has, with at most n altogether."""
+    levels = range(int(size.max(initial=0)) + 1)
+    return bisect_right(levels, n, key=lambda level: int(np.minimum(size, level).sum())) - 1
 
 
 class NoLabels:
@@ -214,7 +181,7 @@ class NoLabels:
         """All paths were seen; raises InputError for labels that belong to none of them."""
 
     def of(self, path: str) -> str:
-        """The label of an image by its path from the root, "" = none."""
+        """Return the label of an image by its path from the root, "" = none."""
         return ""
 
 
@@ -244,16 +211,11 @@ class FileLabels(NoLabels):
         self.listed, self.root = read_list(file), root
         self.starts = (Path(root), Path(os.path.abspath(file.parent)))
         self.meant: set[str] = set()
-        """Absolute paths of pictures that the list may mean."""
-        find_images(self.listed.path, self.starts, self._note, list)
+        """Absolute paths of pictures that the list may mean: all that are asked for."""
+        find_images(self.listed.path, self.starts, self.meant.add, list)  # type: ignore[arg-type]
         self.there: set[str] = set()
         """Those of them that were seen, and their boxes."""
         self.label: dict[str, str] = {}
-
-    def _note(self, path: str) -> bool:
-        """A path that is asked for; whether there is such an image is not known yet."""
-        self.meant.add(path)
-        return False
 
     def see(self, path: Names) -> None:
         for one in path:
@@ -263,22 +225,19 @@ class FileLabels(NoLabels):
                 self.there |= {whole, picture}
 
     def settle(self) -> None:
-        listed = self.listed
-        found, _ = find_images(listed.path, self.starts, self.there.__contains__, list)
-        self._complain([row for row, path in enumerate(found) if path is None])
-        kept = match_labels(listed, self.starts, self.there.__contains__, list, missing="", whole=True)
-        of_line = {line: row for row, line in enumerate(listed.line)}
-        rows = zip(kept.path, kept.line, strict=True)
-        self._complain([of_line[line] for path, line in rows if path not in self.there])
-        self.label = dict(zip(kept.path, kept.label, strict=True))
-
-    def _complain(self, absent: Sequence[int]) -> None:
-        listed = self.listed
+        listed, exists = self.listed, self.there.__contains__
+        found, _ = find_images(listed.path, self.starts, exists, list)
+        absent = [row for row, path in enumerate(found) if path is None]
+        if not absent:
+            kept = match_labels(listed, self.starts, exists, list, missing="", whole=True)
+            self.label = dict(zip(kept.path, kept.label, strict=True))
+            lines = {line for path, line in zip(kept.path, kept.line, strict=True) if path not in self.there}
+            absent = [row for row, line in enumerate(listed.line) if line in lines]
         if absent:
-            raise InputError(
-                f"{len(absent):,} of the {len(listed.path):,} images that {listed.file} labels are not among the "
-                f"embeddings, for example {listed.some(absent)}; relative paths start at {self.starts[0]}."
-            )
+            n, file = len(listed.path), listed.file
+            what = f"{len(absent):,} of the {n:,} images that {file} labels are not among the embeddings"
+            where = f"relative paths start at {self.starts[0]}"
+            raise InputError(f"{what}, for example {listed.some(absent)}; {where}.")
 
     def of(self, path: str) -> str:
         whole = absolute(path, self.root)
@@ -329,7 +288,7 @@ def draw_coreset(
     seed: int = 0,
     progress: bool = False,
 ) -> CoresetSample:
-    """n images of the collection, all labelled ones among them; all images where there are no more.
+    """Draw n images of the collection, all labelled ones among them; all images where there are no more.
 
     cells: at most n; by default a tenth of n, and 2,000 at most.
     """
@@ -338,9 +297,8 @@ def draw_coreset(
     if cells is not None and not 1 <= cells <= n:
         raise InputError(f"--cells {cells} does not fit a sample of {n:,}; give 1 to {n:,} of them.")
     wanted = cells or min(MOST_CELLS, max(1, n // IMAGES_PER_CELL))
-    labels = labels or NoLabels()
     with progress_bar("Drawing a sample", 3 * parts.n, progress) as advance:
-        stream = _Stream(parts, seed, labels, advance)
+        stream = _Stream(parts, seed, labels or NoLabels(), advance)
         n_images, some = stream.look(-(-wanted // 2))
         centres, free = np.zeros((1, parts.dim), dtype=np.float32), n_images
         if n_images > n:
@@ -348,10 +306,8 @@ def draw_coreset(
             n_labelled, far = stream.look_again(near, wanted // 2)
             free = n - n_labelled
             if free < 1:
-                raise InputError(
-                    f"{n_labelled:,} images are labelled and always kept, which leaves no place for others in a "
-                    f"sample of {n:,}; raise --n, or give fewer labels."
-                )
+                what = f"{n_labelled:,} images are labelled, which leaves no place for others in a sample of {n:,}"
+                raise InputError(f"{what}; raise --n, or give fewer labels.")
             more = find_cell_centres(far, wanted // 2, seed) if wanted > 1 else far[:0]
             # a cell of which no image is chosen would count for nothing
             centres = np.concatenate([near, more])[:free]
@@ -367,70 +323,53 @@ class _Stream:
     labels: NoLabels
     advance: Callable[[int], None]
 
-    def look(self, cells: int) -> tuple[int, np.ndarray]:
-        """How many images can be read, and (r, D) random ones. The labels get to know all paths."""
-        n, some = 0, SmallestKeys(ROWS_PER_CELL * cells)
+    def readable(self, purpose: str) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
+        """Yield paths (r,), unit features (r, D) and hashes (r,) of the images that can be read."""
         for part in self.parts:
-            self.labels.see(part.path)
             self.advance(len(part.path))
-            part = part.readable()
-            n += len(part.path)
-            drawn = uniform(path_hashes(part.path, self.seed)["cells"])
-            some.add(drawn, part.path, unit_rows_float32(part.features))
+            if purpose == HASH_PURPOSES[0]:  # the first time, labels get to know all paths
+                self.labels.see(part.path)
+            path = part.path[part.usable]
+            x = unit_rows_float32(part.features[part.usable])
+            yield path, x, path_hashes(path, self.seed)[purpose]
+
+    def look(self, cells: int) -> tuple[int, np.ndarray]:
+        """Return how many images can be read, and (r, D) random ones."""
+        n, some = 0, SmallestKeys(ROWS_PER_CELL * cells)
+        for path, x, number in self.readable("cells"):
+            n += len(path)
+            some.add(uniform(number), path, x)
         self.labels.settle()
         if not n:
-            raise InputError(
-                f"None of the images in {self.parts.folder} could be read; there is nothing to draw."
-            )
+            raise InputError(f"No image in {self.parts.folder} could be read; there is nothing to draw.")
         return n, some.features()
 
     def look_again(self, centres: np.ndarray, cells: int) -> tuple[int, np.ndarray]:
-        """How many images that can be read are labelled, and (r, D) images that lie far from the centres.
+        """Return how many images are labelled, and (r, D) images that lie far from the centres.
 
         A row with the number u between 0 and 1 and the power w of its distance has the key -log(u) / w. The smallest
         keys are a draw without replacement in proportion to w (Efraimidis and Spirakis, 2006).
         """
         n, far = 0, SmallestKeys(max(1, ROWS_PER_CELL * cells))
-        for part in self.parts:
-            self.advance(len(part.path))
-            part = part.readable()
-            n += sum(self.labels.of(path) != "" for path in part.path)
-            x = unit_rows_float32(part.features)
+        for path, x, number in self.readable("far"):
+            n += sum(self.labels.of(one) != "" for one in path)
             distance = nearest_centres(x, centres)[1]
-            drawn = -np.log(uniform(path_hashes(part.path, self.seed)["far"]))
-            far.add(drawn / np.maximum(distance, 1e-12) ** POWER, part.path, x)
+            far.add(-np.log(uniform(number)) / np.maximum(distance, 1e-12) ** POWER, path, x)
         return n, far.features()
 
     def choose(self, centres: np.ndarray, free: int) -> CoresetSample:
-        """All labelled images, and `free` others."""
-        others, labelled, unread = PerCell(len(centres), free), [], 0
-        for part in self.parts:
-            self.advance(len(part.path))
-            unread += int((~part.usable).sum())
-            part = part.readable()
-            label = [self.labels.of(path) for path in part.path]
-            cell = nearest_centres(unit_rows_float32(part.features), centres)[0]
+        """Take all labelled images, which stand for themselves, and `free` others, which stand for those of their cell
+        that are not labelled."""
+        others, rows = PerCell(len(centres), free), list[tuple[str, str, float, int]]()
+        for path, x, number in self.readable("images"):
+            label, cell = [self.labels.of(one) for one in path], nearest_centres(x, centres)[0]
             known = np.array([name != "" for name in label], dtype=bool)
-            labelled += [(part.path[row], label[row], int(cell[row])) for row in np.flatnonzero(known)]
-            rest = np.flatnonzero(~known)
-            number = path_hashes(part.path, self.seed)["images"]
-            others.add(cell[rest], number[rest], [part.path[row] for row in rest])
-        return _weights(others, labelled, unread)
-
-
-def _weights(others: PerCell, labelled: list[tuple[str, str, int]], unread: int) -> CoresetSample:
-    """Labelled images stand for themselves, the others for those of their cell that are not labelled."""
-    chosen = others.chosen()
-    taken = np.bincount([cell for cell, _, _ in chosen], minlength=len(others.size))
-    rows = [(path, label, 1.0, cell) for path, label, cell in labelled]
-    rows += [(path, "", float(others.size[cell] / taken[cell]), cell) for cell, _, path in chosen]
-    rows.sort()
-    return CoresetSample(
-        path=[row[0] for row in rows],
-        label=[row[1] for row in rows],
-        weight=np.array([row[2] for row in rows]),
-        cell=np.array([row[3] for row in rows], dtype=np.int32),
-        n_images=int(others.size.sum()) + len(labelled),
-        n_unread=unread,
-        n_cells=len({row[3] for row in rows}),
-    )
+            rows += [(path[row], label[row], 1.0, int(cell[row])) for row in np.flatnonzero(known)]
+            others.add(cell[~known], number[~known], path[~known])
+        n_images, chosen = int(others.size.sum()) + len(rows), others.chosen()
+        taken = np.bincount([cell for cell, _, _ in chosen], minlength=len(centres))
+        rows += [(path, "", float(others.size[cell] / taken[cell]), cell) for cell, _, path in chosen]
+        rows.sort()
+        weight, cells = np.array([row[2] for row in rows]), np.array([row[3] for row in rows], dtype=np.int32)
+        paths, labels, unread = [row[0] for row in rows], [row[1] for row in rows], self.parts.n - n_images
+        return CoresetSample(paths, labels, weight, cells, n_images, unread, len(set(cells.tolist())))

@@ -11,12 +11,12 @@ failed.json       shards that could not be done, with the reason; of --only 2/4 
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import json
+import logging
 import os
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import islice
@@ -24,9 +24,8 @@ from pathlib import Path
 from typing import Any
 
 from holotype.data.boxes import split_box
-from holotype.data.paths import Paths, relative
-from holotype.data.storage import is_address, is_pattern
-from holotype.embeddings.executor import Executor, OnDone, OnFailed, run_with_retry
+from holotype.data.paths import Paths, is_address, is_pattern, relative
+from holotype.embeddings.executor import Executor, OnDone, OnFailed
 from holotype.errors import InputError
 from holotype.utils.atomic import atomic_path, write_text
 from holotype.utils.locks import wait_for_lock
@@ -36,47 +35,31 @@ PLAN_FILE = "plan.parquet"
 MANIFEST_FILE = "manifest.json"
 IMAGES_PER_PLAN_SHARD = 4096
 """Images of a shard at most."""
+log = logging.getLogger("holotype")
 PART_NAME = re.compile(r"part-(\d{6,})\.parquet")
 
 
-# -- the plan -------------------------------------------------------------------------------------------
+def write_shard_plan(file: Path, paths: Paths, each: int) -> dict[str, Any]:
+    """Write the plan of shards of `each` images.
 
-
-@dataclass(frozen=True)
-class ShardPlan:
-    """What a plan is of."""
-
-    n: int
-    """Images."""
-    digest: str
-    """sha256 of their paths as seen from the root, in their order."""
-    boxed: bool
-    """Are some of the images boxes?"""
-
-
-def write_shard_plan(file: Path, paths: Paths, each: int) -> ShardPlan:
-    """Write the plan of shards of `each` images."""
+    Returns what a manifest says of it: n (images), images (sha256 of their paths as seen from the root, in their
+    order), boxed (whether some of them are boxes).
+    """
     import pyarrow as pa
     import pyarrow.parquet as pq
 
     schema = pa.schema([("path", pa.string())])
     options = {"use_dictionary": False, "column_encoding": "DELTA_BYTE_ARRAY", "write_statistics": False}
     n, boxed, digest = 0, False, hashlib.sha256()
+    several = each * max(IMAGES_PER_PLAN_SHARD // each, 1)  # many small shards at once
     with pq.ParquetWriter(file, schema, compression="zstd", write_page_checksum=True, **options) as writer:
-        for batch in _batches(
-            paths.each, each * max(IMAGES_PER_PLAN_SHARD // each, 1)
-        ):  # many small shards at once
+        while batch := list(islice(paths.each, several)):
             n += len(batch)
             boxed = boxed or any(split_box(path)[1] for path in batch if "#" in path)
             names = _names(batch, paths.root)
             digest.update("".join(json.dumps(name) + "\n" for name in names).encode("ascii"))
             writer.write_table(pa.table({"path": pa.array(batch, pa.string())}, schema), row_group_size=each)
-    return ShardPlan(n, digest.hexdigest(), boxed)
-
-
-def _batches(paths: Iterator[str], each: int) -> Iterator[list[str]]:
-    while batch := list(islice(paths, each)):
-        yield batch
+    return {"n": n, "images": digest.hexdigest(), "boxed": boxed}
 
 
 def _names(paths: list[str], root: str) -> list[str]:
@@ -86,19 +69,18 @@ def _names(paths: list[str], root: str) -> list[str]:
     return relative(paths, root)
 
 
-def read_shard_paths(file: Path, number: int) -> list[str]:
-    """Return the paths of a shard, absolute. Raises InputError where the plan cannot be read."""
+def read_shard_paths(folder: Path | str, number: int) -> list[str]:
+    """Return the paths of a shard, absolute. Raises InputError where the plan of its folder cannot be read."""
     import pyarrow as pa
 
+    file = Path(folder) / PLAN_FILE
     try:
         stat = os.stat(file)
         opened = _open_plan(str(file), stat.st_mtime_ns, stat.st_size)
         paths: list[str] = opened.read_row_group(number).column("path").to_pylist()
     except (OSError, pa.ArrowException, ValueError, KeyError, IndexError) as error:
-        raise InputError(
-            f"{file} cannot be read ({' '.join(str(error).split())[:160]}); the same command without --only makes it "
-            "anew. All machines that work on it must see its folder."
-        ) from error
+        reason = " ".join(str(error).split())[:160]
+        raise InputError(f"{file} cannot be read ({reason}); run the command without --only once.") from error
     return paths
 
 
@@ -108,9 +90,6 @@ def _open_plan(file: str, mtime: int, size: int) -> Any:
     import pyarrow.parquet as pq
 
     return pq.ParquetFile(file, page_checksum_verification=True)
-
-
-# -- the manifest and the parts -------------------------------------------------------------------------
 
 
 def part_file(folder: Path, number: int) -> Path:
@@ -129,9 +108,7 @@ def read_manifest(folder: Path) -> dict[str, Any] | None:
     path = folder / MANIFEST_FILE
     if not path.is_file():
         if any(folder.glob("part-*.parquet")):
-            raise InputError(
-                f"{folder} holds parts but no {MANIFEST_FILE}, so nobody knows of what; remove the folder."
-            )
+            raise InputError(f"{folder} holds parts but no {MANIFEST_FILE}; remove the folder.")
         return None
     try:
         manifest = read_json(path)
@@ -143,11 +120,8 @@ def read_manifest(folder: Path) -> dict[str, Any] | None:
 def check_manifest(folder: Path, manifest: Mapping[str, Any], facts: Mapping[str, Any]) -> None:
     """Raise InputError unless all facts stand in the manifest of a folder."""
     if differs := [key.replace("_", " ") for key in facts if manifest.get(key) != facts[key]]:
-        made_with = manifest.get("backbone") or manifest.get("run") or "another version"
-        raise InputError(
-            f"{folder} holds results of something else (of {made_with}; not the same: {', '.join(differs)}); give the "
-            "same settings as for it, or choose another folder."
-        )
+        what = f"{folder} holds results of something else (not the same: {', '.join(differs)})"
+        raise InputError(f"{what}; give the same settings as for it, or choose another folder.")
 
 
 @dataclass(frozen=True)
@@ -180,24 +154,22 @@ class ShardFolder:
     """Which share of the shards is ours: the first one's number, and how far it is to the next."""
 
     @property
-    def slices(self) -> int:
-        return -(-self.n // self.each)
-
-    @property
     def own(self) -> range:
-        return range(self.only[0], self.slices, self.only[1])
+        return range(self.only[0], -(-self.n // self.each), self.only[1])
 
     @property
     def own_images(self) -> int:
         return sum(min(self.each, self.n - number * self.each) for number in self.own)
 
-    def numbers(self) -> list[int]:
-        """Ours: first those without a part, then those with one, which the job looks at."""
-        return sorted(self.own, key=existing_parts(self.folder).__contains__)
-
     def run(self, engine: Executor, done: OnDone) -> OnFailed:
-        """Do our shards; returns those that are still missing, with the reason."""
-        failed = run_with_retry(engine, self.numbers(), done, self._note)
+        """Do our shards, and those that failed once more; returns what is still missing, with the reason."""
+        # first those without a part, then those with one, which the job looks at
+        failed = engine(sorted(self.own, key=existing_parts(self.folder).__contains__), done)
+        self._note(failed)
+        if failed:
+            first = min(failed)
+            log.info(f"{len(failed):,} slices failed, as {first} ({failed[first]}), and are tried again.")
+            failed = engine(sorted(failed), done)
         existing = existing_parts(self.folder)
         for number in self.own:
             if number not in existing:
@@ -206,12 +178,9 @@ class ShardFolder:
         return failed
 
     def sentence(self, failed: OnFailed) -> str:
-        """What to say of shards that are still missing."""
-        first = min(failed)
-        return (
-            f"{len(failed):,} of the {len(self.own):,} slices could not be done, as slice {first} ({failed[first]}); "
-            f"{self._failed_file} lists them, and the same command tries them again."
-        )
+        """Return what to say of shards that are still missing."""
+        what = f"{len(failed):,} of the {len(self.own):,} slices failed, as {min(failed)} ({failed[min(failed)]})"
+        return f"{what}; {self._failed_file} lists them, and the same command tries them again."
 
     @property
     def _failed_file(self) -> Path:
@@ -233,13 +202,8 @@ def prepare_shards(folder: Path, request: ShardRequest, only: tuple[int, int] | 
     there is then believed, and the images are not listed again, as long as the source has the same name.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    try:
-        with wait_for_lock(folder / MANIFEST_FILE, "the plan"):
-            manifest = _plan(folder, request, believed=only is not None)
-    except InputError:
-        with contextlib.suppress(OSError):
-            folder.rmdir()  # where nothing was there before
-        raise
+    with wait_for_lock(folder / MANIFEST_FILE, "the plan"):
+        manifest = _plan(folder, request, believed=only is not None)
     n, each, root, boxed = (manifest[name] for name in ("n", "images_per_shard", "root", "boxed"))
     return ShardFolder(folder, n, each, root, boxed, only or (0, 1))
 
@@ -256,15 +220,12 @@ def _plan(folder: Path, request: ShardRequest, believed: bool) -> dict[str, Any]
     try:
         with atomic_path(file) as partial:
             plan = write_shard_plan(partial, paths, each)
-            images = {"images": plan.digest, "n": plan.n}
             if before is not None:
-                check_manifest(folder, before, images)
+                check_manifest(folder, before, {key: plan[key] for key in ("images", "n")})
     except OSError as error:
-        raise InputError(
-            f"{file} could not be written ({error.strerror or error}); free some space or choose another place."
-        ) from error
-    place = {"boxed": plan.boxed, "root": paths.root, "source": request.source, "images_per_shard": each}
-    manifest = {**request.about, **request.facts, **images, **place}
+        raise InputError(f"{file} could not be written ({error.strerror or error}); make room.") from error
+    place = {"root": paths.root, "source": request.source, "images_per_shard": each}
+    manifest = {**request.about, **request.facts, **plan, **place}
     write_text(folder / MANIFEST_FILE, dump_json(manifest))
     return manifest
 

@@ -16,7 +16,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import closing
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -29,17 +29,9 @@ from holotype.config.schema import BackboneConfig
 from holotype.data.augment import centre_crops
 from holotype.data.hashing import FileStamp, file_stamps, image_digests
 from holotype.data.image_store import CROP_FRACTION, Decoded, decode_in_order
-from holotype.data.paths import absolute, relative
+from holotype.data.paths import relative
 from holotype.data.table import Table
-from holotype.embeddings.shards import (
-    MANIFEST_FILE,
-    PLAN_FILE,
-    check_manifest,
-    existing_parts,
-    part_file,
-    read_manifest,
-    read_shard_paths,
-)
+from holotype.embeddings import shards
 from holotype.errors import InputError
 from holotype.models.backbone import Backbone, load_backbone
 from holotype.training.encoder import Encoder
@@ -61,9 +53,6 @@ MAX_FLOAT16 = float(np.finfo(np.float16).max)
 
 log = logging.getLogger("holotype")
 
-Advance = Callable[[int], None]
-"""Is told how many more images are done."""
-
 
 @dataclass
 class Embeddings:
@@ -77,10 +66,9 @@ class Embeddings:
     """(N,) object str: what was done to an unusual image, "" for most."""
 
     @staticmethod
-    def blank(n: int, dim: int) -> Embeddings:
+    def blank(n: int, dim: int, kind: type = np.float32) -> Embeddings:
         """Make room for n images that are still to come."""
-        problem, note = np.full((2, n), "", dtype=object)
-        return Embeddings(np.zeros((n, dim), dtype=np.float32), problem, note)
+        return Embeddings(np.zeros((n, dim), dtype=kind), *np.full((2, n), "", dtype=object))
 
     def copy_to_duplicates(self, groups: Iterable[Sequence[int]], paths: Sequence[str]) -> None:
         """Give what is known of the first row of each group to its others; a problem names its file."""
@@ -121,10 +109,6 @@ class EmbeddingPart(Embeddings):
         """(n,) bool: could the image be read?"""
         return np.asarray(self.problem == "", dtype=bool)
 
-    def readable(self) -> EmbeddingPart:
-        """Return the images that could be read."""
-        return EmbeddingPart(*(getattr(self, column.name)[self.usable] for column in fields(self)))
-
     def move_to(self, groups: dict[str, list[int]], found: Embeddings, broken: bool = False) -> None:
         """Put features in their places in `found`, and take them out of `groups` (digest to rows).
 
@@ -141,29 +125,27 @@ class EmbeddingPart(Embeddings):
         return {path: (stamp, digest) for path, stamp, digest in rows if stamp}
 
 
-def group_by_content(digest: Sequence[str], rows: range) -> dict[str, list[int]]:
+def group_by_content(digest: Iterable[str]) -> dict[str, list[int]]:
     """Map each content to its rows; an image that has none is alone."""
     groups: dict[str, list[int]] = {}
-    for row in rows:
-        groups.setdefault(digest[row] or f"row {row}", []).append(row)
+    for row, content in enumerate(digest):
+        groups.setdefault(content or f"row {row}", []).append(row)
     return groups
+
+
+def identify_files(paths: Sequence[str], root: str, stored: Iterable[EmbeddingPart]) -> list[list[str]]:
+    """Return path from the root, stamp and digest of files; those that are as they were stored are not read again."""
+    names, stamps, seen = relative(paths, root), file_stamps(paths), dict[str, FileStamp]()
+    for part in stored:
+        seen |= part.seen()
+    return [names, stamps, image_digests(paths, stamps, [seen.get(name) for name in names])]
 
 
 def backbone_facts(backbone: Backbone) -> dict[str, Any]:
     """Return what decides the features of an image, as it stands in a manifest."""
-    return {
-        "format": EMBEDDINGS_FORMAT,
-        "backbone_digest": backbone.digest,
-        "image_size": backbone.image_size,
-        "dim": backbone.dim,
-        "pool": None,
-        "mean": None,
-        "std": None,
-        **backbone.changes,
-    }
-
-
-# -- a table in memory ----------------------------------------------------------------------------------
+    network = {"backbone_digest": backbone.digest, "image_size": backbone.image_size, "dim": backbone.dim}
+    usual = {"pool": None, "mean": None, "std": None}
+    return {"format": EMBEDDINGS_FORMAT, **network, **usual, **backbone.changes}
 
 
 def embed_table(
@@ -189,16 +171,18 @@ def embed_table(
         encoder: One that a method has trained, which `backbone` must tell by its digest; by default the backbone's own.
         images_per_shard: By default 512 on a CPU, else 4096.
     """
-    _open_store(folder, backbone, table.root)
-    paths, stamp = [str(path) for path in table.path], [""] * len(table)
-    names = relative(paths, table.root)
+    manifest, facts = shards.read_manifest(folder), backbone_facts(backbone)
+    manifest = {"backbone": backbone.name, **facts} if manifest is None else manifest
+    shards.check_manifest(folder, manifest, facts)
+    if manifest.get("root") != table.root:  # new, or the images were moved
+        write_text(folder / shards.MANIFEST_FILE, dump_json({**manifest, "root": table.root}))
+    paths = [str(path) for path in table.path]
     if digest is None:
-        stamp, seen = file_stamps(paths), dict[str, FileStamp]()
-        for part in _stored(folder, backbone.dim):
-            seen |= part.seen()
-        digest = image_digests(paths, stamp, [seen.get(name) for name in names])
-    found, groups = Embeddings.blank(len(table), backbone.dim), group_by_content(digest, range(len(table)))
-    first_rows, tried = {key: rows[0] for key, rows in groups.items()}, set[str]()
+        names, stamp, digest = identify_files(paths, table.root, _stored(folder, backbone.dim))
+    else:
+        names, stamp = relative(paths, table.root), [""] * len(table)
+    found, groups = Embeddings.blank(len(table), backbone.dim), group_by_content(digest)
+    texts, tried = [np.array(column, dtype=object) for column in (digest, names, stamp)], set[str]()
     for part in _stored(folder, backbone.dim):
         part.move_to(groups, found)
         tried.update(part.path[~part.usable])
@@ -206,103 +190,81 @@ def embed_table(
     def save(rows: Iterable[int]) -> None:
         rows = [row for row in rows if not (found.problem[row] and names[row] in tried)]
         if rows:
-            columns = ([column[row] for row in rows] for column in (digest, names, stamp))
-            texts = (np.array(column, dtype=object) for column in columns)
-            part = EmbeddingPart(found.features[rows], found.problem[rows], found.note[rows], *texts)
-            part.write(part_file(folder, max(existing_parts(folder), default=-1) + 1))
+            own = found.features[rows], found.problem[rows], found.note[rows]
+            part = EmbeddingPart(*own, *(column[rows] for column in texts))
+            part.write(shards.part_file(folder, max(shards.existing_parts(folder), default=-1) + 1))
 
     if source is not None and groups:
-        for rows in _in_shards(_copy(source, table.name, groups, first_rows, found), MAX_SHARD):
+        for rows in _in_batches(_copy(source, table.name, groups, found), MAX_SHARD):
             save(rows)
     if groups:
         each = images_per_shard or IMAGES_PER_SHARD.get(compute.device.type, MAX_SHARD)
         missing = [rows[0] for rows in groups.values()]
         # what is tried once more comes last, so that the others are encoded in the same batches after a stop
-        shards = _in_shards([row for row in missing if names[row] not in tried], each)
-        shards += _in_shards([row for row in missing if names[row] in tried], each)
+        batches = _in_batches([row for row in missing if names[row] not in tried], each)
+        batches += _in_batches([row for row in missing if names[row] in tried], each)
         encoder = encoder or Encoder(backbone, compute)
-        embed_rows(paths, encoder, backbone.image_size, shards, found, save, progress)
+        embed_rows(paths, encoder, backbone.image_size, batches, found, save, progress)
         found.copy_to_duplicates(groups.values(), paths)
     return found
 
 
-def _open_store(folder: Path, backbone: Backbone, root: str) -> None:
-    """Write the manifest, or check that the one there is of the same network."""
-    manifest, facts = read_manifest(folder), backbone_facts(backbone)
-    if manifest is None:
-        manifest = {"backbone": backbone.name, **facts}
-    check_manifest(folder, manifest, facts)
-    if manifest.get("root") != root:  # new, or the images were moved
-        write_text(folder / MANIFEST_FILE, dump_json({**manifest, "root": root}))
-
-
-def _in_shards(rows: Sequence[int], each: int) -> list[np.ndarray]:
+def _in_batches(rows: Sequence[int], each: int) -> list[np.ndarray]:
     return [np.array(rows[first : first + each], dtype=np.int64) for first in range(0, len(rows), each)]
 
 
 def _stored(folder: Path, dim: int) -> Iterator[EmbeddingPart]:
-    """Read the parts of a store; one that was damaged is removed, which is said."""
-    for number in sorted(existing_parts(folder)):
-        if (part := _read_or_warn(part_file(folder, number), dim)) is not None:
-            yield part
-        else:
-            part_file(folder, number).unlink(missing_ok=True)
+    """Read the parts of a store."""
+    parts = (_read_part(shards.part_file(folder, n), dim) for n in sorted(shards.existing_parts(folder)))
+    return (part for part in parts if part is not None)
 
 
-def _read_or_warn(file: Path, dim: int) -> EmbeddingPart | None:
-    """Read a part; None where it is not there, or was damaged, which is said."""
+def _read_part(file: Path, dim: int) -> EmbeddingPart | None:
+    """Read a part; None where it is not there, or was damaged, which is said, and removed."""
     try:
         return EmbeddingPart.read(file, dim)
     except FileNotFoundError:
         return None
     except (OSError, ValueError, KeyError) as error:
         log.warning(f"{file} cannot be read ({error}), and is made again.")
+        file.unlink(missing_ok=True)
         return None
 
 
-def _copy(
-    source: EmbeddingParts,
-    name: str,
-    groups: dict[str, list[int]],
-    first_rows: dict[str, int],
-    found: Embeddings,
-) -> list[int]:
+def _copy(source: EmbeddingParts, name: str, groups: dict[str, list[int]], found: Embeddings) -> list[int]:
     """Put the features that another store holds in their places; returns the first row of each content."""
-    before = list(groups)
+    before = {key: rows[0] for key, rows in groups.items()}
     for part in source:
         part.move_to(groups, found)
-    if len(groups) == len(first_rows):
-        raise InputError(
-            f"None of the {len(found.problem):,} images of {name} is among those of {source.folder}; give the "
-            "embeddings that they were drawn from."
-        )
+    if not found.features.any():
+        raise InputError(f"No image of {name} is among those of {source.folder}; give other embeddings.")
     if groups:
         log.info(f"{len(groups):,} images have no features in {source.folder}, and are embedded now.")
-    return [first_rows[key] for key in before if key not in groups]
+    return [row for key, row in before.items() if key not in groups]
 
 
 def embed_rows(
     paths: Sequence[str],
     encoder: Encoder,
     size: int,
-    shards: Sequence[np.ndarray],
+    batches: Sequence[np.ndarray],
     found: Embeddings,
     save: Callable[[Iterable[int]], None],
     progress: bool,
 ) -> None:
-    """Compute rows of `found` and save them shard by shard."""
-    n, waiting = len(paths), iter(shards)
-    saved = done = n - sum(map(len, shards))
+    """Compute rows of `found` and save them batch by batch."""
+    n, waiting = len(paths), iter(batches)
+    saved = done = n - sum(map(len, batches))
     with (
         StopRequest() as stop,
         progress_bar("Embedding images", n - done, progress) as advance,
-        closing(encode_rows(paths, encoder, size, shards, found)) as chunks,
+        closing(encode_rows(paths, encoder, size, batches, found)) as chunks,
     ):
-        for chunk, ends_shard in chunks:
+        for chunk, ends_batch in chunks:
             advance(len(chunk))
             done += len(chunk)
             update_heartbeat(None, step=done, steps=n)
-            if ends_shard:
+            if ends_batch:
                 save(next(waiting))
                 saved = done
             if stop.requested:
@@ -310,20 +272,20 @@ def embed_rows(
 
 
 def encode_rows(
-    paths: Sequence[str], encoder: Encoder, size: int, shards: Sequence[np.ndarray], found: Embeddings
+    paths: Sequence[str], encoder: Encoder, size: int, batches: Sequence[np.ndarray], found: Embeddings
 ) -> Generator[tuple[np.ndarray, bool], None, None]:
-    """Compute rows of `found`; yields those of each batch, and whether it is the last of its shard.
+    """Compute rows of `found`; yields those of each batch, and whether it is the last of its batch.
 
-    One stream of images runs through all shards, so that reading never waits for one to be written.
+    One stream of images runs through all batches, so that reading never waits for one to be written.
     """
-    wanted = [paths[row] for shard in shards for row in shard]
+    wanted = [paths[row] for batch in batches for row in batch]
     stream = decode_in_order(wanted, int(size / CROP_FRACTION), None, progress=False)
     try:
-        for shard in shards:
-            for first in range(0, len(shard), encoder.chunk):
-                chunk = shard[first : first + encoder.chunk]
+        for batch in batches:
+            for first in range(0, len(batch), encoder.chunk):
+                chunk = batch[first : first + encoder.chunk]
                 fill_shard(found, chunk, list(islice(stream, len(chunk))), encoder, size)
-                yield chunk, first + len(chunk) == len(shard)
+                yield chunk, first + len(chunk) == len(batch)
     finally:
         stream.close()  # type: ignore[attr-defined]
 
@@ -348,11 +310,8 @@ def _center_crop(pixels: np.ndarray, size: int) -> Tensor:
     """The evaluation crop of one image. (height, width, 3) -> (size, size, 3), both uint8."""
     height, width = (torch.tensor([side]) for side in pixels.shape[:2])
     crop = centre_crops(height, width, size)
-    top, left = int(crop.top), int(crop.left)
-    return torch.from_numpy(pixels[top : top + size, left : left + size].copy())
-
-
-# -- one shard of a plan --------------------------------------------------------------------------------
+    rows, columns = (slice(int(start), int(start) + size) for start in (crop.top, crop.left))
+    return torch.from_numpy(pixels[rows, columns].copy())
 
 
 @dataclass
@@ -382,68 +341,53 @@ class EmbedShard:
     """
 
     folder: str
-    """Absolute."""
-    root: str
-    """Of the images."""
+    """Absolute; its manifest says of which network and of which root."""
     backbone: BackboneConfig
-    digest: str
-    image_size: int
-    dim: int
     device: str
 
     def ready(self) -> None:
-        read_shard_paths(Path(self.folder) / PLAN_FILE, 0)
+        shards.read_shard_paths(self.folder, 0)
 
-    def __call__(self, number: int, advance: Advance = lambda more: None) -> EmbedCounts:
-        file = part_file(Path(self.folder), number)
-        paths = read_shard_paths(Path(self.folder) / PLAN_FILE, number)
-        names, stamps, before = relative(paths, self.root), file_stamps(paths), _read_or_warn(file, self.dim)
-        seen = before.seen() if before is not None else {}
-        digest = image_digests(paths, stamps, [seen.get(name) for name in names])
-        texts = (np.array(column, dtype=object) for column in (digest, names, stamps))
-        problem, note = np.full((2, len(paths)), "", dtype=object)
-        part = EmbeddingPart(np.zeros((len(paths), self.dim), np.float16), problem, note, *texts)
-        groups, advanced = group_by_content(digest, range(len(paths))), 0
+    def __call__(self, number: int, advance: Callable[[int], None] = lambda more: None) -> EmbedCounts:
+        """Embed a shard. advance: is told how many more images are done."""
+        file = shards.part_file(Path(self.folder), number)
+        facts = shards.read_manifest(Path(self.folder)) or {}
+        paths, dim = shards.read_shard_paths(self.folder, number), facts["dim"]
+        before, left = _read_part(file, dim), len(paths)
+        columns = identify_files(paths, facts["root"], [] if before is None else [before])
+        names, stamps, digest = (np.array(column, dtype=object) for column in columns)
+        blank, groups = Embeddings.blank(len(paths), dim, np.float16), group_by_content(digest)
+        part = EmbeddingPart(blank.features, blank.problem, blank.note, digest, names, stamps)
         if before is not None:
             before.move_to(groups, part, broken=True)
         if groups:
             rows = np.array([rows[0] for rows in groups.values()], dtype=np.int64)
-            advanced = self._embed(paths, rows, part, advance)
+            encoder = self.network(facts["backbone_digest"])
+            with closing(encode_rows(paths, encoder, facts["image_size"], [rows], part)) as chunks:
+                for chunk, is_last in chunks:
+                    if not is_last:
+                        advance(len(chunk))
+                        left -= len(chunk)
             part.copy_to_duplicates(groups.values(), paths)
-        if groups or [seen.get(name) for name in names] != list(zip(stamps, digest, strict=True)):
+        if groups or before is None or before.seen() != part.seen():
             part.write(file)
-        advance(len(paths) - advanced)  # once the part is there: whoever stops here loses nothing
+        advance(left)  # once the part is there: whoever stops here loses nothing
         broken = part.problem[~part.usable]
-        return EmbedCounts(len(paths), self.dim, len(broken), broken[0] if len(broken) else "")
+        return EmbedCounts(len(paths), dim, len(broken), broken[0] if len(broken) else "")
 
-    def _embed(self, paths: Sequence[str], rows: np.ndarray, part: Embeddings, advance: Advance) -> int:
-        """Compute some rows; returns how many of them `advance` was told of."""
-        advanced = 0
-        with closing(encode_rows(paths, self.network(), self.image_size, [rows], part)) as chunks:
-            for chunk, is_last in chunks:
-                if not is_last:
-                    advance(len(chunk))
-                    advanced += len(chunk)
-        return advanced
-
-    def network(self) -> Encoder:
-        key = (self.digest, self.device)
-        if key not in _networks:
+    def network(self, digest: str) -> Encoder:
+        """Return the network of the manifest, loaded once."""
+        if (digest, self.device) not in _networks:
             loaded = load_backbone(self.backbone)
-            if loaded.digest != self.digest:
-                raise InputError(
-                    f"The weights of {self.backbone.name} are not the same on every machine; copy them."
-                )
+            if loaded.digest != digest:
+                raise InputError(f"{self.backbone.name} is not the same on every machine; copy its weights.")
             self.use(loaded)
-        return _networks[key]
+        return _networks[digest, self.device]
 
     def use(self, backbone: Backbone) -> None:
         """Take a network that is loaded already."""
         _networks.clear()
-        _networks[self.digest, self.device] = Encoder(backbone, Device.on(self.device))
-
-
-# -- as a stream ----------------------------------------------------------------------------------------
+        _networks[backbone.digest, self.device] = Encoder(backbone, Device.on(self.device))
 
 
 class EmbeddingParts:
@@ -451,17 +395,17 @@ class EmbeddingParts:
 
     def __init__(self, folder: Path | str) -> None:
         self.folder = Path(folder)
-        facts = read_manifest(self.folder)
+        facts = shards.read_manifest(self.folder)
         if facts is None:
-            raise InputError(
-                f"{folder} is no folder of embeddings (no {MANIFEST_FILE}); make one with holotype embed."
-            )
-        check_manifest(self.folder, facts, {"format": EMBEDDINGS_FORMAT})
+            raise InputError(f"{folder} is no folder of embeddings; make one with holotype embed.")
+        shards.check_manifest(self.folder, facts, {"format": EMBEDDINGS_FORMAT})
         self.facts, self.root, self.dim = facts, str(facts["root"]), int(facts["dim"])
-        self.files = [part_file(self.folder, number) for number in sorted(existing_parts(self.folder))]
+        self.files = [shards.part_file(self.folder, n) for n in sorted(shards.existing_parts(self.folder))]
         if not self.files:
             raise InputError(f"{folder} holds no part of embeddings yet; run holotype embed to its end.")
-        self.n = int(facts["n"]) if "n" in facts else sum(map(_rows, self.files))
+        self.n: int = facts.get("n", -1)
+        if self.n < 0:  # a store of `embed_table`, which grows
+            self.n = sum(len(part.path) for part in self)
 
     def __iter__(self) -> Iterator[EmbeddingPart]:
         """Raises InputError for a part that is damaged, and at the end where parts are missing."""
@@ -471,30 +415,13 @@ class EmbeddingParts:
                 part = EmbeddingPart.read(file, self.dim)
             except (OSError, ValueError, KeyError) as error:
                 reason = " ".join(str(error).split())[:200]
-                raise InputError(
-                    f"{file} cannot be read ({reason}); run the same command again, which makes it anew."
-                ) from error
+                raise InputError(f"{file} cannot be read ({reason}); run holotype embed again.") from error
             total += len(part.path)
             yield part
-        if total != self.n:
-            raise InputError(
-                f"{self.folder} holds {total:,} of the {self.n:,} images that its {MANIFEST_FILE} speaks of; run the "
-                "same holotype embed to its end."
-            )
-
-    def absolute(self, path: str) -> str:
-        """Return a path of a part as it is seen from anywhere."""
-        return absolute(path, self.root)
+        if self.n not in (total, -1):
+            what = f"{self.folder} holds {total:,} of the {self.n:,} images of its {shards.MANIFEST_FILE}"
+            raise InputError(f"{what}; run the same holotype embed to its end.")
 
     def check_network(self, backbone: Backbone) -> None:
         """Raise InputError unless the features are of this network."""
-        check_manifest(self.folder, self.facts, backbone_facts(backbone))
-
-
-def _rows(file: Path) -> int:
-    import pyarrow.parquet as pq
-
-    try:
-        return int(pq.read_metadata(file).num_rows)
-    except (OSError, ValueError):
-        return 0  # whoever reads it says so
+        shards.check_manifest(self.folder, self.facts, backbone_facts(backbone))

@@ -29,9 +29,8 @@ from holotype.data.detections import box_columns
 from holotype.data.hashing import file_stamps
 from holotype.data.image_files import IMAGE_EXTENSIONS
 from holotype.data.load import collection_name, stream_paths
-from holotype.data.paths import Paths
-from holotype.data.storage import is_address, is_pattern, split_member
-from holotype.embeddings.shards import PLAN_FILE, ShardRequest, absolute_source, part_file, read_shard_paths
+from holotype.data.paths import Paths, is_address, is_pattern, split_member
+from holotype.embeddings.shards import ShardRequest, absolute_source, part_file, read_shard_paths
 from holotype.errors import InputError
 from holotype.export.folders import TargetFile, check_replaceable, new_folder
 from holotype.methods.registry import allow_code
@@ -324,9 +323,6 @@ def image_stream(source: Path | str, *, boxes: Path | None = None, **how: Any) -
     return stream_paths(source, boxes=boxes, **how)
 
 
-# -- files --------------------------------------------------------------------------------------------
-
-
 def _write_csv(file: Path, frames: Iterator[pd.DataFrame]) -> None:
     with file.open("w", encoding="utf-8", newline="") as stream:
         for number, frame in enumerate(frames):
@@ -353,8 +349,6 @@ def parquet_schema(boxed: bool) -> pa.Schema:
     return pa.schema([(name, kinds.get(name, pa.string())) for name in names])
 
 
-# -- one shard of a plan --------------------------------------------------------------------------------
-
 ASSIGN_FORMAT = "assigned, 1"
 
 
@@ -375,12 +369,12 @@ class AssignShard:
     """Are some of all the images boxes? Then every part has their columns."""
 
     def ready(self) -> None:
-        read_shard_paths(Path(self.folder) / PLAN_FILE, 0)
+        read_shard_paths(self.folder, 0)
         if not Path(self.run).is_dir():
             raise InputError(f"{self.run} is not there; all machines that work on it must see it.")
 
     def __call__(self, number: int, advance: Callable[[int], None] = lambda more: None) -> AssignResult:
-        paths = read_shard_paths(Path(self.folder) / PLAN_FILE, number)
+        paths = read_shard_paths(self.folder, number)
         file, stamp = part_file(Path(self.folder), number), _digest(file_stamps(paths))
         table = _finished_part(file, paths, stamp)
         if table is None:

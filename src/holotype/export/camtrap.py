@@ -188,9 +188,6 @@ def write_camtrap(
     )
 
 
-# -- deployments -----------------------------------------------------------------------------------------
-
-
 def deployment_names(results: ResultsTable, source: str | None) -> list[str]:
     """Return the (N,) deployment of each image.
 
@@ -266,9 +263,6 @@ def parse_coordinates(rows: Iterable[dict[str, str]]) -> list[tuple[float, float
             if abs(longitude) <= 180 and abs(latitude) <= 90:
                 places.append((longitude, latitude))
     return places
-
-
-# -- media and observations ------------------------------------------------------------------------------
 
 
 def _read_media(results: ResultsTable, deployments: Sequence[str], progress: bool) -> list[_Media]:
@@ -387,9 +381,6 @@ def _write_table(file: Path, columns: Sequence[str], rows: Iterable[dict[str, st
     with file.open("w", encoding="utf-8", newline="") as stream:
         stream.write(csv_text([columns]))
         stream.writelines(csv_text([[row.get(name, "") for name in columns]]) for row in rows)
-
-
-# -- datapackage.json ------------------------------------------------------------------------------------
 
 
 def build_datapackage(

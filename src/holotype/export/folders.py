@@ -22,9 +22,9 @@ from holotype import __version__
 from holotype.data.boxes import split_box
 from holotype.data.decode import ImageProblem, encode_png, read_image
 from holotype.data.image_files import has_own_file, image_exists, split_archive
+from holotype.data.paths import split_member, split_query
 from holotype.data.readers.folder import REJECTED_FOLDER, UNREADABLE_FOLDER
 from holotype.data.readers.folder import SORTED_FOLDER as MARKER
-from holotype.data.storage import split_member, split_query
 from holotype.errors import InputError
 from holotype.export.results_table import ResultsTable, read_results_table
 from holotype.utils.atomic import atomic_folder, write_text
@@ -112,9 +112,6 @@ def target_files(results: ResultsTable) -> list[TargetFile]:
         for path, category, problem in rows
         if category or not problem or not is_partial_file(path)
     ]
-
-
-# -- the folder as a whole ------------------------------------------------------------------------------
 
 
 @dataclass
@@ -237,9 +234,6 @@ def _stamp(found: os.stat_result) -> str:
     return f"{found.st_size}-{found.st_mtime_ns}"
 
 
-# -- files ----------------------------------------------------------------------------------------------
-
-
 def link_file(path: str, target: Path, *, copy: bool = False) -> str:
     """Make `target` the image at `path`, and return what it became: HARD_LINK, SYMLINK or COPY.
 
@@ -267,9 +261,6 @@ def link_file(path: str, target: Path, *, copy: bool = False) -> str:
 def is_partial_file(path: str) -> bool:
     """Is an image only a part of its file, or no file here, so that there is nothing to link to?"""
     return split_box(path)[1] is not None or not has_own_file(path)
-
-
-# -- names ----------------------------------------------------------------------------------------------
 
 
 class UniqueNames:

@@ -111,9 +111,6 @@ def read_results_table(run: Path, *, need_files: bool = False) -> ResultsTable:
     return ResultsTable(run, found, **texts, probability=probability, doubtful=doubtful)
 
 
-# -- labels ---------------------------------------------------------------------------------------------
-
-
 @dataclass(frozen=True)
 class LabelsResult:
     """What was written into a file of labels."""

@@ -48,9 +48,6 @@ LEAST_GAIN = 1e-10
 CommunityEngine = Literal["own", "infomap"]
 
 
-# -- concepts: communities of the graph of neighbours ---------------------------------------------------
-
-
 @dataclass(frozen=True)
 class Concepts:
     """What was found among n images."""
@@ -139,9 +136,6 @@ def drop_small_communities(community: np.ndarray, least: int) -> np.ndarray:
     return kept
 
 
-# -- communities: a search for the shortest code --------------------------------------------------------
-
-
 def communities(weight: csr_array, seed: int, engine: CommunityEngine = "own") -> np.ndarray:
     """(n,) community of every node, counted from 0 in the order of their first nodes; a node without links is alone.
 
@@ -209,9 +203,6 @@ def _numbered(module: np.ndarray) -> np.ndarray:
     """The same partition, its modules numbered 0, 1, ... in the order of their first members."""
     _, first, inverse = np.unique(module, return_index=True, return_inverse=True)
     return np.argsort(np.argsort(first))[inverse]
-
-
-# -- the map equation -----------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)

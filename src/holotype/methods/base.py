@@ -25,9 +25,11 @@ from functools import cached_property
 from typing import Any, ClassVar, Literal
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from holotype.errors import InputError
+from holotype.losses.ops import l2_normalize
 from holotype.utils.source_digest import source_digest
 
 Needs = Literal["tokens", "images"]
@@ -372,3 +374,79 @@ class Method(nn.Module):
         p = self.logits(features).softmax(dim=-1)
         probability, category = p.max(dim=-1)
         return Prediction(category, probability, p[:, : self.task.n_known].sum(dim=-1))
+
+
+SOFTNESS = 0.1
+"""Temperature that turns squared distances into probabilities; the same as the classifiers' on cosines."""
+
+
+class NearestCentreMethod(Method):
+    """Nearest of `centres` on L2-normalised features; a subclass fills them in `finish`."""
+
+    scores_early = False
+    centres: Tensor
+
+    def __init__(self, config: object, task: Task) -> None:
+        super().__init__(config, task)
+        self.register_buffer("centres", torch.zeros(task.k, task.dim))
+
+    def logits(self, features: Tensor) -> Tensor:
+        """-||x - c||^2 / 0.1 with the square multiplied out: a product for all pairs, which ONNX has as well."""
+        x = F.normalize(features, dim=-1)
+        squares = x.square().sum(-1, keepdim=True) + self.centres.square().sum(-1)
+        return (2 * x @ self.centres.T - squares) / SOFTNESS
+
+
+class EpochMeans(nn.Module):
+    """Named means of an epoch, in buffers: a step reads no value back, and a resumed epoch goes on counting."""
+
+    total: Tensor
+    count: Tensor
+
+    def __init__(self, *names: str) -> None:
+        super().__init__()
+        self.names = names
+        self.register_buffer("total", torch.zeros(len(names)))
+        self.register_buffer("count", torch.zeros(len(names)))
+
+    def reset(self) -> None:
+        """A new epoch begins."""
+        self.total.zero_()
+        self.count.zero_()
+
+    @torch.no_grad()
+    def add(self, name: str, values: Tensor, counted: Tensor | None = None) -> None:
+        """Take in the `values` (any shape) where `counted` holds; it is broadcast to them, None = everywhere."""
+        at = self.names.index(name)
+        counted = torch.ones_like(values) if counted is None else counted.expand(values.shape)
+        self.total[at] += torch.where(counted > 0, values, 0).sum()
+        self.count[at] += counted.sum()
+
+    def means(self) -> dict[str, Tensor]:
+        """Name -> mean, without the names of which nothing was counted. Looks at values: not for use in a step."""
+        every = zip(self.names, self.total, self.count, strict=True)
+        return {name: total / count for name, total, count in every if float(count) > 0}
+
+
+def warn_reduced(setting: str, asked: int, there: int, of: str) -> list[str]:
+    """The sentence about a setting of which only as much is taken as there is; none where there is enough.
+
+    setting: its dotted key. of: what there are too few of, as in `images`.
+    """
+    if asked <= there:
+        return []
+    return [f"{setting} asks for {asked:,} and there are only {there:,} {of}, so {there:,} are taken."]
+
+
+AT_ONCE = 1 << 26
+"""Images times classes whose membership is written out at a time: a fourth of a gigabyte. Sums of fewer come from one
+product, so that their last bits are those of always."""
+
+
+def class_means(f: Tensor, label: Tensor, labelled: Tensor, n_known: int) -> Tensor:
+    """(N, D) normalised features, (N,) labels, (N,) mask -> (C, D) unit-length means of the labelled rows."""
+    sums = []
+    for classes in torch.arange(n_known, device=label.device).split(max(1, AT_ONCE // max(1, len(f)))):
+        member = ((label[:, None] == classes) & labelled[:, None]).to(f.dtype)
+        sums.append(member.T @ f)
+    return l2_normalize(torch.cat(sums))

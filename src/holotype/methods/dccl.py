@@ -32,10 +32,9 @@ import torch
 from torch import Tensor
 
 from holotype.clustering.knn import Edges
-from holotype.config.types import Cosine, Count, Positive, UnitInterval, Weight
+from holotype.config.parse import Cosine, Count, Positive, UnitInterval, Weight
 from holotype.data.samplers import balanced_rows
 from holotype.losses.contrastive import concept_nce, update_concept_memory
-from holotype.methods._common import warn_reduced
 from holotype.methods._infomap import (
     CommunityEngine,
     check_community_engine,
@@ -43,7 +42,7 @@ from holotype.methods._infomap import (
     find_concepts,
     warn_few_concepts,
 )
-from holotype.methods.base import Batch, Images, Now, ParamGroup, Progress, Stage, Task
+from holotype.methods.base import Batch, Images, Now, ParamGroup, Progress, Stage, Task, warn_reduced
 from holotype.methods.gcd import GCD, GCDConfig
 from holotype.methods.schedules import FINAL_LR_SHARE, linear_warmup
 

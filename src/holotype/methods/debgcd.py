@@ -22,7 +22,7 @@ from typing import Any, ClassVar, NamedTuple, Protocol
 import torch
 from torch import Tensor
 
-from holotype.config.types import UnitInterval, Weight
+from holotype.config.parse import UnitInterval, Weight
 from holotype.losses.classification import debiased_loss
 from holotype.losses.ova import certainty, detector_loss, known_score
 from holotype.methods.base import Batch, Now, Prediction, Task

@@ -19,11 +19,10 @@ from typing import Any, ClassVar
 from torch import Tensor
 
 from holotype.clustering.kmeans import semi_supervised_centres
-from holotype.config.types import Count, RepeatCount, UnitInterval, Width
+from holotype.config.parse import Count, RepeatCount, UnitInterval, Width
 from holotype.errors import InputError
 from holotype.losses.contrastive import info_nce, sup_con
-from holotype.methods._common import NearestCentreMethod
-from holotype.methods.base import Batch, Images, Now, Task
+from holotype.methods.base import Batch, Images, NearestCentreMethod, Now, Task
 from holotype.methods.simgcd import TAU_S, TAU_U
 from holotype.models.heads import GCDHead
 

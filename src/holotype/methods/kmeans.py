@@ -15,9 +15,8 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from holotype.clustering.kmeans import kmeans
-from holotype.config.types import Count, RepeatCount
-from holotype.methods._common import SOFTNESS, NearestCentreMethod
-from holotype.methods.base import Images, Prediction, Stage
+from holotype.config.parse import Count, RepeatCount
+from holotype.methods.base import SOFTNESS, Images, NearestCentreMethod, Prediction, Stage
 
 
 @dataclass

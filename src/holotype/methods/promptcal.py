@@ -25,7 +25,7 @@ from typing import Any, ClassVar, Literal
 import torch
 from torch import Tensor, nn
 
-from holotype.config.types import Count, Factor, LargeInt, UnitInterval
+from holotype.config.parse import Count, Factor, LargeInt, UnitInterval
 from holotype.losses.affinity import (
     affinity_contrast,
     affinity_graph,
@@ -35,8 +35,7 @@ from holotype.losses.affinity import (
 )
 from holotype.losses.contrastive import info_nce, sup_con
 from holotype.losses.ops import l2_normalize
-from holotype.methods._common import EpochMeans, warn_reduced
-from holotype.methods.base import Batch, Images, Now, Progress, Stage, Task
+from holotype.methods.base import Batch, EpochMeans, Images, Now, Progress, Stage, Task, warn_reduced
 from holotype.methods.gcd import GCD, GCDConfig
 from holotype.methods.simgcd import TAU_S, TAU_U
 from holotype.models.ema import Teacher

@@ -19,13 +19,12 @@ from typing import Any, ClassVar
 
 from torch import Tensor
 
-from holotype.config.types import Positive, UnitInterval, Weight
+from holotype.config.parse import Positive, UnitInterval, Weight
 from holotype.losses.classification import mean_entropy_deficit, supervised_cross_entropy
 from holotype.losses.contrastive import info_nce, sup_con
 from holotype.losses.ops import l2_normalize
 from holotype.losses.pseudo_labels import adaptive_targets, cross_view_targets, prototype_separation
-from holotype.methods._common import EpochMeans
-from holotype.methods.base import Batch, Images, Method, Now, Progress, Stage, Task
+from holotype.methods.base import Batch, EpochMeans, Images, Method, Now, Progress, Stage, Task
 from holotype.methods.schedules import linear_warmup
 from holotype.methods.simgcd import TAU_S, TAU_U
 from holotype.models.heads import CosineClassifier, Projector

@@ -29,12 +29,16 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from holotype.config.types import LargeInt, Natural, Positive, UnitInterval, Weight
+from holotype.config.parse import LargeInt, Natural, Positive, UnitInterval, Weight
 from holotype.losses.ops import l2_normalize, masked_mean
 from holotype.losses.ova import known_score
-from holotype.losses.relational import behaviour_alignment, circular_fusion, relational_consistency, signature
-from holotype.methods._common import class_means, draw_pairs, select_rows, soft_update
-from holotype.methods.base import Batch, Images, Now, Prediction, Progress, Stage, Task, Views
+from holotype.losses.relational import (
+    behaviour_alignment,
+    circular_fusion,
+    relational_consistency,
+    signature,
+)
+from holotype.methods.base import Batch, Images, Now, Prediction, Progress, Stage, Task, Views, class_means
 from holotype.methods.debgcd import auxiliary_loss, confidence_of_lead, detector_terms, scale_gradient
 from holotype.methods.schedules import ramp
 from holotype.methods.simgcd import AS_RUN, Recipes, SimGCD, SimGCDConfig
@@ -308,3 +312,50 @@ def debiasing(config: RPCConfig, k: int) -> RPCDebiasing:
         threshold=confidence_of_lead(LEAD, k, config.tau) if c.threshold is None else c.threshold,
         pseudo_share=c.pseudo_share,
     )
+
+
+def soft_update(
+    prototypes: Tensor, f: Tensor, label: Tensor, labelled: Tensor, membership: Tensor, momentum: float
+) -> Tensor:
+    """p_c <- normalize(m p_c + (1 - m) mean_c) for the classes that have a labelled row in the batch.
+
+    f: (N, D) normalised features; membership: (N, C) weight of each unlabelled row in each class (0 on
+    labelled rows). The unlabelled mass of a class is capped at its labelled mass, so that what is known
+    for certain always carries at least half of a prototype.
+    """
+    n_known = len(prototypes)
+    certain = F.one_hot(label, n_known).to(f.dtype) * labelled.to(f.dtype)[:, None]
+    certain_mass, soft_mass = certain.sum(0), membership.sum(0)
+    cap = torch.clamp(certain_mass / soft_mass.clamp_min(1e-12), max=1.0)
+    total = certain_mass + cap * soft_mass
+    mean = (certain.T @ f + cap[:, None] * (membership.T @ f)) / total.clamp_min(1e-12)[:, None]
+    moved = l2_normalize(momentum * prototypes + (1 - momentum) * mean)
+    return torch.where((certain_mass > 0)[:, None], moved, prototypes)
+
+
+def draw_pairs(
+    key: Tensor, w_old: Tensor, candidate: Tensor, mu: int, mu_id: Tensor | int
+) -> tuple[Tensor, Tensor]:
+    """Each anchor draws `mu` distinct candidates at random and keeps the `mu_id` with the largest w_old.
+
+    key: (B, B) uniform random numbers, row = anchor. w_old: (B,). candidate: (B, B) bool, may anchor i
+    draw row j? -> partner (B, M) row indices, best first, and weight (B, M), their w_old where kept and 0
+    elsewhere; M = min(mu, B). Shapes do not depend on the data.
+    """
+    drawn_key, drawn = torch.where(candidate, key, -1.0).topk(min(mu, key.shape[1]), dim=1)
+    is_drawn = drawn_key >= 0
+    w = torch.where(is_drawn, w_old[drawn], -1.0)
+    w, order = w.sort(dim=1, descending=True, stable=True)
+    position = torch.arange(w.shape[1], device=w.device)
+    keep = (w >= 0) & (position < mu_id)
+    return drawn.gather(1, order), torch.where(keep, w, torch.zeros_like(w))
+
+
+def select_rows(x: Tensor, row: Tensor) -> Tensor:
+    """x[:, row] as a product with a one-hot matrix. x: (V, B, D), row: (B, M) indices -> (V, B, M, D).
+
+    Exact, but for the ten bits of TF32 where train.matmul allows it on a GPU. Its gradient is a product too: that of an
+    index sorts the rows first, in a dozen kernels.
+    """
+    one_hot = (row.flatten()[:, None] == torch.arange(x.shape[1], device=x.device)).to(x.dtype)
+    return (one_hot @ x).unflatten(1, row.shape)

@@ -21,11 +21,10 @@ from typing import Any, ClassVar, Literal
 import torch
 from torch import Tensor, nn
 
-from holotype.config.types import Count, RepeatCount, UnitInterval, Weight
+from holotype.config.parse import Count, RepeatCount, UnitInterval, Weight
 from holotype.losses.classification import supervised_cross_entropy
 from holotype.losses.rank_stats import pair_cross_entropy, prediction_mse, same_top_features, true_pairs
-from holotype.methods._common import EpochMeans
-from holotype.methods.base import Batch, Images, Method, Now, ParamGroup, Progress, Stage, Task
+from holotype.methods.base import Batch, EpochMeans, Images, Method, Now, ParamGroup, Progress, Stage, Task
 from holotype.methods.schedules import drops, sigmoid_ramp
 
 

@@ -46,9 +46,6 @@ def sigmoid_ramp(epoch: float, length: float) -> float:
     return math.exp(-5 * left**2)
 
 
-# -- paces of learning rates ------------------------------------------------------------------------------
-
-
 def constant(at: Progress) -> float:
     """The whole rate, always."""
     return 1.0

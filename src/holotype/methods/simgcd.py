@@ -17,7 +17,7 @@ from typing import Any, ClassVar, Literal
 import torch
 from torch import Tensor
 
-from holotype.config.types import Natural, Positive, UnitInterval, Weight
+from holotype.config.parse import Natural, Positive, UnitInterval, Weight
 from holotype.losses.classification import (
     mean_entropy_deficit,
     prior_mismatch,

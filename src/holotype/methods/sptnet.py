@@ -23,7 +23,7 @@ from typing import Any, ClassVar, Literal
 import torch
 from torch import Tensor, nn
 
-from holotype.config.types import Count, Factor, Positive, Weight
+from holotype.config.parse import Count, Factor, Positive, Weight
 from holotype.errors import InputError
 from holotype.methods.base import Batch, Images, Now, ParamGroup, Progress, Stage, Task
 from holotype.methods.schedules import linear_warmup

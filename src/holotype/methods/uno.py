@@ -25,12 +25,22 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from holotype.config.types import Natural, Positive, RepeatCount, SmallInt
+from holotype.config.parse import Natural, Positive, RepeatCount, SmallInt
 from holotype.errors import InputError
 from holotype.losses.ops import l2_normalize
 from holotype.losses.sinkhorn import sinkhorn, swapped_prediction
-from holotype.methods._common import EpochMeans, class_means, warn_reduced
-from holotype.methods.base import Batch, Images, Method, Now, ParamGroup, Stage, Task
+from holotype.methods.base import (
+    Batch,
+    EpochMeans,
+    Images,
+    Method,
+    Now,
+    ParamGroup,
+    Stage,
+    Task,
+    class_means,
+    warn_reduced,
+)
 from holotype.methods.schedules import cosine
 from holotype.models.heads import MultiHead, UnitPrototypes
 from holotype.models.memory_bank import RingMemory

@@ -187,9 +187,6 @@ def state_digest(state: Mapping[str, Tensor]) -> str:
     return digest.hexdigest()
 
 
-# -- a backbone in one file for use offline -------------------------------------------------------------
-
-
 @dataclass(frozen=True)
 class DownloadedBackbone:
     """The file that was written."""

@@ -46,9 +46,6 @@ HUB_CLIENTS = (CLIENT, "httpx", "httpx2", "requests", "urllib3")
 log = logging.getLogger(__name__)
 
 
-# -- asking the hub ---------------------------------------------------------------------------------------
-
-
 @contextmanager
 def hub_request() -> Iterator[None]:
     """Replace the client's messages about a dozen retries by one line; --verbose shows them all."""
@@ -101,9 +98,6 @@ def out_of_reach(what: str, name: str, error: Exception) -> InputError:
     )
 
 
-# -- weights of timm --------------------------------------------------------------------------------------
-
-
 def load_from_hub(arch: str, size: int) -> Model:
     """Return the network with the weights of timm's name; a hub out of reach or a damaged file is an InputError."""
     from huggingface_hub import try_to_load_from_cache
@@ -135,9 +129,6 @@ def load_from_hub(arch: str, size: int) -> Model:
         if is_network_error(error):
             raise out_of_reach(f"The weights of {arch}", arch, error) from error
         raise
-
-
-# -- repositories -----------------------------------------------------------------------------------------
 
 
 def repository_origin(name: str, *, fetch: bool) -> WeightsOrigin:
@@ -244,8 +235,6 @@ class HubRepository:
                 raise out_of_reach(self.name, self.name, error) from error
             raise
 
-
-# -- configurations in repositories -----------------------------------------------------------------------
 
 Config = Mapping[str, Any]
 

@@ -130,9 +130,6 @@ def rotary_positions(model: Model) -> Tensor | None:
     return rope
 
 
-# -- whole blocks ---------------------------------------------------------------------------------------
-
-
 class WholeTail(nn.Module):
     """The last blocks in full, then the model's norm and pool."""
 
@@ -237,9 +234,6 @@ class PoolTail(WholeTail):
             values = values + pool.kv.bias.unflatten(0, (2, *by_head))[1]
         out = pool.proj(values.flatten(1))
         return out if pool.mlp is None else out + pool.mlp(pool.norm(out))
-
-
-# -- the CLS row alone ----------------------------------------------------------------------------------
 
 
 class RowTail(WholeTail):

@@ -235,9 +235,6 @@ class TokenCache:
         return self.tokens.index_select(0, entry)
 
 
-# -- storage ----------------------------------------------------------------------------------------------
-
-
 def storage_dtype(trunk: torch.dtype) -> torch.dtype:
     """The 16 bits in which the output of a trunk is kept."""
     return torch.bfloat16 if trunk == torch.bfloat16 else torch.float16

@@ -45,11 +45,42 @@ ENOUGH_SECONDS, MIN_PASSES = 0.5, 2
 Clock = Callable[[], float]
 
 
+_SCHEMAS = (
+    "nms(Tensor dets, Tensor scores, float iou_threshold) -> Tensor",
+    "qnms(Tensor dets, Tensor scores, float iou_threshold) -> Tensor",
+)
+_SYMPTOM = "torchvision::nms does not exist"
+
+# The schemas vanish with the object that defined them, so it lives as long as the process.
+_library: torch.library.Library | None = None
+
+
+def patch_torchvision() -> bool:
+    """Import torchvision, which timm imports, beside a torch build that lacks its compiled operators.
+
+    Where torch is a CPU build and torchvision the stock wheel, its import stops with `operator torchvision::nms does
+    not exist`, because it describes two operators (`nms`, `qnms`) to the compiler. Nothing here calls either, so it is
+    enough that they have a schema. Every other failure is passed on as it is. Idempotent.
+
+    Returns:
+        Whether the schemas were needed.
+    """
+    global _library
+    try:
+        import torchvision
+    except (RuntimeError, ImportError) as error:
+        if _SYMPTOM not in str(error) or _library is not None:
+            raise
+        _library = torch.library.Library("torchvision", "DEF")
+        for schema in _SCHEMAS:
+            _library.define(schema)
+        import torchvision  # noqa: F401
+    return _library is not None
+
+
 def import_timm() -> ModuleType:
     """timm, which takes seconds to import."""
-    from holotype.utils import torchvision_compat as _torchvision
-
-    _torchvision.patch_torchvision()  # timm imports torchvision
+    patch_torchvision()  # timm imports torchvision
     with warnings.catch_warnings():
         # tqdm's remark in a notebook without ipywidgets; none of its bars is shown
         warnings.filterwarnings("ignore", message="IProgress not found")

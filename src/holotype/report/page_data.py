@@ -21,8 +21,7 @@ import pandas as pd
 
 from holotype.data.boxes import split_box
 from holotype.data.image_files import has_own_file
-from holotype.data.paths import absolute
-from holotype.data.storage import is_address
+from holotype.data.paths import absolute, is_address
 from holotype.errors import InputError
 from holotype.results import ensemble
 from holotype.results.centroids import category_means, unit_rows

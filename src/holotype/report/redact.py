@@ -14,8 +14,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
 
-from holotype.data.paths import relative
-from holotype.data.storage import is_address
+from holotype.data.paths import is_address, relative
 
 PRIVATE_KEYS = ("place", "latitude", "longitude")
 """Of the images: where a rare animal lives is for its owner to tell."""

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from holotype.data.bursts import first_frames
+from holotype.data.table import first_frames
 from holotype.results.discovery import Category, Discovery, weighted_sizes
 
 if TYPE_CHECKING:

@@ -33,7 +33,7 @@ from typing import NamedTuple, Protocol
 
 import numpy as np
 
-from holotype.data.bursts import first_frames
+from holotype.data.table import first_frames
 
 
 @dataclass(frozen=True)

@@ -23,11 +23,12 @@ from holotype.errors import InputError
 from holotype.methods import find_method
 from holotype.models.backbone import Backbone, expected_pool
 from holotype.models.token_cache import CacheViews
-from holotype.runs.build import RunData, effective_views, stages_of
-from holotype.runs.experiment import Experiment
+from holotype.runs.experiment import Experiment, stages_of
+from holotype.runs.resources import RunData, RunResources, effective_views, requested_views
+from holotype.utils.serialization import FileSchema
 
-IDENTITY_FORMAT = 1
-"""Of the file identity.json and of identities inside records."""
+IDENTITY_SCHEMA = FileSchema(1, "restore it from a copy, or choose another --out to start anew")
+"""Of the file identity.json."""
 ENGINE = 2
 """Raised when loop, samplers, views, token cache or schedules draw or compute otherwise than before."""
 NOT_IN_IDENTITY = ("eval_every", "save_seconds", "eager")
@@ -68,46 +69,22 @@ class Identity:
         return f"{self.hash}-s{self.seed}"
 
     def as_dict(self) -> dict[str, Any]:
-        return {"format": IDENTITY_FORMAT, **dataclasses.asdict(self)}
-
-    @classmethod
-    def from_dict(cls, content: Any, where: Path | str) -> Identity:
-        """What `as_dict` gave; where: the file, for the sentence."""
-        kinds = {"seed": int, "engine": int, "views": str}
-        names = [field.name for field in dataclasses.fields(cls)]
-        if isinstance(content, Mapping) and content.get("format", IDENTITY_FORMAT) != IDENTITY_FORMAT:
-            raise InputError(
-                f"{where} was written by another version (format {content['format']}, not {IDENTITY_FORMAT}); "
-                "use that version, or choose another --out to start anew."
-            )
-        # type() and not isinstance: `true` is no seed
-        if not isinstance(content, Mapping) or any(
-            type(content.get(name)) is not kinds.get(name, dict) for name in names
-        ):
-            raise InputError(
-                f"{where} does not say which run it belongs to; restore it from a copy, or choose another --out."
-            )
-        return cls(**{name: content[name] for name in names})
+        return {"format": IDENTITY_SCHEMA.format, **dataclasses.asdict(self)}
 
     def check_same(self, other: Identity, where: Path | str) -> None:
         """Raise InputError unless `other`, found in the folder `where`, is of the very same run."""
-        mine, theirs = flatten(self.as_dict()), flatten(other.as_dict())
-        for key in mine | theirs:
-            if mine.get(key) != theirs.get(key):
-                if key == "method.code":
-                    raise InputError(
-                        f"{where} holds a run of {self.method['name']} with other code: its source, or what it imports "
-                        "from beside it, has changed since; choose another folder with --out, or delete this one to "
-                        "start anew."
-                    )
-                raise InputError(
-                    f"{where} holds a run with {key} = {theirs.get(key)!r}, not {mine.get(key)!r}; "
-                    "choose another folder with --out, or delete this one to start anew."
-                )
+        mine, theirs = self.parts, other.parts
+        key = next((key for key in mine | theirs if mine.get(key) != theirs.get(key)), None)
+        if key is None:
+            return
+        what = f"with {key} = {theirs.get(key)!r}, not {mine.get(key)!r}"
+        if key == "method.code":
+            what = f"of {self.method['name']} with other code: it, or what it imports from beside it, has changed"
+        raise InputError(f"{where} holds a run {what}; choose another --out, or delete it to start anew.")
 
 
 def identify(experiment: Experiment, data: RunData, backbone: Backbone, views: CacheViews | None) -> Identity:
-    """views: those of the token cache that the run draws from, None in exact mode."""
+    """Return what decides a run. views: of the token cache that it draws from, None in exact mode."""
     return Identity(
         seed=experiment.seed,
         engine=ENGINE,
@@ -125,14 +102,17 @@ def identify(experiment: Experiment, data: RunData, backbone: Backbone, views: C
     )
 
 
+def identity_of(experiment: Experiment, prepared: RunResources) -> Identity:
+    """Return what decides a run with the views that it asks for."""
+    views = effective_views(experiment, requested_views(experiment))
+    return identify(experiment, prepared.data, prepared.backbone, views)
+
+
 def _method(experiment: Experiment) -> dict[str, Any]:
     kind = find_method(experiment.method_name)
-    told = {
-        "name": experiment.method_name,
-        "revision": kind.revision,
-        "settings": plain_tree(_shown(experiment.method)),
-    }
-    return told | ({"code": kind.code_digest} if kind.code_digest else {})
+    named, settings = {"name": experiment.method_name, "revision": kind.revision}, _shown(experiment.method)
+    code = {"code": kind.code_digest} if kind.code_digest else {}
+    return named | {"settings": plain_tree(settings)} | code
 
 
 def _train(experiment: Experiment) -> dict[str, Any]:
@@ -157,11 +137,8 @@ def _shown(settings: Any, left_out: tuple[str, ...] = ()) -> dict[str, Any]:
     return told
 
 
-# -- what can be said before data and network are there --------------------------------------------------
-
-
 def identity_outline(experiment: Experiment) -> dict[str, Any]:
-    """The dotted parts of an identity that the settings alone decide; `fits` finds records by them.
+    """Return the dotted parts of an identity that the settings alone decide; `identity_matches` finds records by them.
 
     Left out: digests, and what the device or the data set decides.
     """
@@ -190,7 +167,7 @@ def identity_outline(experiment: Experiment) -> dict[str, Any]:
 
 
 def identity_matches(identity: Identity, told: Mapping[str, Any]) -> bool:
-    """Whether a run is one that an outline asks for. Settings that either has alone make it another."""
+    """Return whether a run is one that an outline asks for. Settings that either has alone make it another."""
     held = identity.parts
     if any(held.get(key) != value for key, value in told.items()):  # most of many records end here
         return False

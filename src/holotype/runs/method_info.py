@@ -5,7 +5,6 @@ All of it stands with the method: card, module docstring, settings and their doc
 
 from __future__ import annotations
 
-import dataclasses
 import inspect
 import re
 import sys
@@ -14,15 +13,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from holotype.errors import InputError
-from holotype.methods import METHODS, Card, Method, Stage, find_method, plugin_names
-from holotype.runs.build import stages_of
-from holotype.runs.resolve import (
-    ANY_DATASET,
-    SettingInfo,
-    default_experiment,
-    describe_settings,
-    preset_settings,
-)
+from holotype.methods import METHODS, Card, Stage, find_method, plugin_names
+from holotype.runs.experiment import SettingInfo, describe_settings, preset_settings, resolve, stages_of
 from holotype.runs.tables import (
     Published,
     PublishedProgress,
@@ -33,8 +25,6 @@ from holotype.runs.tables import (
 
 NOT_PUBLISHED = "DATASET"
 """A data set for which nobody has a recipe."""
-DIFFERS = re.compile(r"^Differs\b", re.MULTILINE)
-"""Begins the part of a docstring that says what is not as published."""
 
 
 @dataclass(frozen=True)
@@ -64,7 +54,7 @@ class MethodInfo:
     @property
     def line(self) -> str:
         """What it does, in one sentence."""
-        return first_sentence(self.card.line) if self.card else self.title
+        return re.split(r"(?<=[.!?]) ", self.card.line, maxsplit=1)[0] if self.card else self.title
 
     @property
     def cache(self) -> str:
@@ -78,20 +68,18 @@ class MethodInfo:
 
 
 def method_info(name: str) -> MethodInfo:
-    """The facts of a method by its name; raises InputError for one that cannot be told."""
-    kind = find_method(name)
-    if not dataclasses.is_dataclass(getattr(kind, "Config", None)):
-        raise InputError(f"The method {name} has no settings to tell: give it a dataclass as `Config`.")
+    """Return the facts of a method by its name; raises InputError for one that cannot be told."""
     try:
-        experiment = default_experiment(name, NOT_PUBLISHED)
+        kind = find_method(name)
+        experiment = resolve(name, NOT_PUBLISHED)
         stages = tuple(stages_of(experiment))
     except InputError:
         raise
-    except Exception as error:  # whatever a method of somebody else does when it is built
-        raise InputError(
-            f"The method {name} cannot be built to be told about ({type(error).__name__}: {error}); mend it first."
-        ) from error
-    title, computes, differs = split_docstring(docstring(kind))
+    except Exception as error:  # whatever a method of somebody else does when it is imported or built
+        raise InputError(f"The method {name} cannot be built ({type(error).__name__}: {error}).") from error
+    module = sys.modules.get(kind.__module__)  # names the paper and shows the equation
+    doc = (module and module.__doc__) or vars(kind).get("__doc__") or ""
+    title, computes, differs = split_docstring(inspect.cleandoc(doc))
     return MethodInfo(
         name=name,
         card=vars(kind).get("card"),  # not that of a method that it is built on
@@ -107,47 +95,25 @@ def method_info(name: str) -> MethodInfo:
 
 
 def list_methods() -> list[MethodInfo | InputError]:
-    """The methods of the package, then those that installed packages bring; of one that is broken, the sentence."""
-    found: list[MethodInfo | InputError] = [method_info(name) for name in METHODS]
-    for name in plugin_names():
+    """Return the methods of the package, then those that installed packages bring; of a broken one, the sentence."""
+    found: list[MethodInfo | InputError] = []
+    for name in (*METHODS, *plugin_names()):
         try:
             found.append(method_info(name))
         except InputError as error:
             found.append(error)
-        except Exception as error:  # importing somebody else's package may do anything
-            found.append(
-                InputError(f"The method {name} cannot be imported ({type(error).__name__}: {error}).")
-            )
     return found
 
 
-# -- docstrings ---------------------------------------------------------------------------------------
-
-
-def docstring(kind: type[Method]) -> str:
-    """Of the module, which names the paper and shows the equation; of the class where that is silent."""
-    module = sys.modules.get(kind.__module__)
-    return inspect.cleandoc((module and module.__doc__) or vars(kind).get("__doc__") or "")
-
-
 def split_docstring(doc: str) -> tuple[str, str, str]:
-    """First line, what is computed, and what differs."""
+    """Return first line, what is computed, and from a line that begins with Differs on, what is not as published."""
     title, _, rest = doc.partition("\n")
-    begin = DIFFERS.search(rest)
-    cut = begin.start() if begin else len(rest)
-    return title.rstrip("."), rest[:cut].strip("\n"), rest[cut:].strip("\n")
-
-
-def first_sentence(text: str) -> str:
-    """Up to the first full stop that ends one."""
-    return re.split(r"(?<=[.!?]) ", text, maxsplit=1)[0]
-
-
-# -- in words -----------------------------------------------------------------------------------------
+    computes, *differs = re.split(r"^(?=Differs\b)", rest, maxsplit=1, flags=re.MULTILINE)
+    return title.rstrip("."), computes.strip("\n"), "".join(differs).strip("\n")
 
 
 def recipe_applies(stages: Sequence[bool]) -> str:
-    """`yes`, `no`, `stage 1`; a dash where nothing is trained."""
+    """Return `yes`, `no`, `stage 1`; a dash where nothing is trained."""
     if not stages:
         return "-"
     if all(stages) or not any(stages):
@@ -157,13 +123,13 @@ def recipe_applies(stages: Sequence[bool]) -> str:
 
 
 def stage_names(found: MethodInfo) -> str:
-    """`2: warm-up, affinity`; `none` where nothing is trained."""
+    """Return `2: warm-up, affinity`; `none` where nothing is trained."""
     names = ", ".join(stage.name for stage in found.stages)
     return f"{len(found.stages)}: {names}" if found.stages else "none"
 
 
 def stage_line(stage: Stage, epochs: int) -> str:
-    """`train: 200 epochs, 2 weak views; from tokens; captured on a GPU`."""
+    """Return `train: 200 epochs, 2 weak views; from tokens; captured on a GPU`."""
     views = f"{stage.views.weak} weak" + (f" and {stage.views.strong} strong" if stage.views.strong else "")
     takes = "from tokens" if stage.needs == "tokens" else "from whole images"
     how = "captured on a GPU" if stage.capturable else "not captured"
@@ -171,26 +137,10 @@ def stage_line(stage: Stage, epochs: int) -> str:
 
 
 def recipe_title(dataset: str) -> str:
-    return "all data sets" if dataset == ANY_DATASET else dataset
+    return "all data sets" if dataset == "*" else dataset
 
 
-# -- published ----------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class PublishedScores:
-    """What is printed of a method on one data set."""
-
-    dataset: str
-    scores: Published
-    progress: PublishedProgress | None
-
-
-def published_rows(name: str) -> list[PublishedScores]:
-    """In the order of the printed table; empty for a method that is not in it."""
-    found = []
-    for dataset in read_published()["main"]["cells"]:
-        scores = find_published(name, dataset)
-        if scores is not None:
-            found.append(PublishedScores(dataset, scores, published_progress(name, dataset)))
-    return found
+def published_rows(name: str) -> list[tuple[str, Published, PublishedProgress | None]]:
+    """Return data set, scores and p as printed, in the order of the printed table; empty for a method not in it."""
+    printed = ((dataset, find_published(name, dataset)) for dataset in read_published()["main"]["cells"])
+    return [(dataset, row, published_progress(name, dataset)) for dataset, row in printed if row is not None]

@@ -34,19 +34,21 @@ from holotype.results.lda import LinearHead
 from holotype.runs.experiment import Experiment
 from holotype.runs.predict import Predictions, predict_new
 from holotype.training.encoder import Encoder
+from holotype.training.loop import Loop
 from holotype.training.views import FreshViews
-from holotype.utils.atomic import write_bytes, write_text
+from holotype.utils.atomic import write_bytes
 from holotype.utils.console import progress_bar
 from holotype.utils.device import Device
-from holotype.utils.serialization import dump_json, from_dict, read_json, to_dict
+from holotype.utils.serialization import FileSchema, from_dict, to_dict
 from holotype.utils.text import suggest_path
 
 if TYPE_CHECKING:
     import pandas as pd
 
-MODEL_FORMAT = 1
-"""Raised when a file of an older version can no longer be read."""
+MODEL_SCHEMA = FileSchema(1, "restore it from a copy, or make the run again in another folder")
 MODEL_CONFIG_FILE, MODEL_WEIGHTS_FILE = "model.json", "model.safetensors"
+READ_BATCH = 512
+"""Images that are decoded and lie in memory at a time."""
 
 
 @dataclass(frozen=True)
@@ -70,37 +72,17 @@ class ModelConfig:
     """sha256 of model.safetensors; a kill between the two files leaves a pair that does not match."""
     licence: str = ""
     """Of the backbone's weights, which the trained ones come from."""
-    format: int = MODEL_FORMAT
 
     @classmethod
     def read(cls, folder: Path) -> ModelConfig:
-        """That of a run folder."""
-        path = folder / MODEL_CONFIG_FILE
+        """Read that of a run folder."""
         if not folder.is_dir():
             raise InputError(f"There is no folder {folder}{suggest_path(folder)}; give the folder of a run.")
-        if not path.is_file() or not (folder / MODEL_WEIGHTS_FILE).is_file():
+        if not all((folder / name).is_file() for name in (MODEL_CONFIG_FILE, MODEL_WEIGHTS_FILE)):
             raise InputError(
-                f"{folder} holds no trained model (no {MODEL_CONFIG_FILE} with {MODEL_WEIGHTS_FILE}); give the "
-                "folder of a finished holotype discover or holotype train."
+                f"{folder} holds no trained model (no {MODEL_CONFIG_FILE}); name a finished run."
             )
-        try:
-            content = read_json(path)
-            version = content["format"]
-            if version == MODEL_FORMAT:
-                return from_dict(cls, content)
-        except (ValueError, KeyError, TypeError, OSError) as error:
-            reason = str(error) if isinstance(error, ValueError) else repr(error)
-            raise InputError(
-                f"{path} cannot be read ({reason}); restore it from a copy, or make the run again in another folder."
-            ) from error
-        raise InputError(
-            f"{path} was written by another version (format {version}, not {MODEL_FORMAT}); make the run again "
-            "in another folder."
-        )
-
-
-READ_BATCH = 512
-"""Images that are decoded and lie in memory at a time."""
+        return MODEL_SCHEMA.make(folder / MODEL_CONFIG_FILE, cls)
 
 
 class ModelReader(NamedTuple):
@@ -132,22 +114,21 @@ class TrainedModel:
     compute: Device
     encoder: Encoder
     opinion: LinearHead | None = None
-    """Of a discovery; a run of `holotype train` has none."""
+    """The LDA of a discovery; a run of `holotype train` has none."""
     frozen: Encoder | None = None
-    """The backbone as it was, where there is an opinion, which looks through it."""
+    """The backbone as it was, where there is an LDA, which looks through it."""
 
     def features(self, images: Iterable[ArrayImage], progress: bool = False) -> ModelReader:
-        """Features of the centre crops of paths, PIL images or arrays (data/arrays.py)."""
+        """Return features of the centre crops of paths, PIL images or arrays (data/decode.py)."""
         with TemporaryDirectory(prefix="holotype-", ignore_cleanup_errors=True) as folder:
             parts = list(self.stream(save_images(images, folder), progress)) or [self._read([])]
         frozen = [part.frozen for part in parts if part.frozen is not None]
-        features, problem, note = (
-            np.concatenate(column) for column in zip(*(part[:3] for part in parts), strict=True)
-        )
-        return ModelReader(features, problem, note, np.concatenate(frozen) if frozen else None)
+        columns = zip(*(part[:3] for part in parts), strict=True)
+        joined = ModelReader(*map(np.concatenate, columns))
+        return joined._replace(frozen=np.concatenate(frozen)) if frozen else joined
 
     def stream(self, paths: Sequence[str], progress: bool = False) -> Iterator[ModelReader]:
-        """The same in parts of READ_AT_ONCE images, so that any number of images takes the same memory."""
+        """Yield the same in parts of READ_BATCH images, so that any number of images takes the same memory."""
         with progress_bar("Placing images", len(paths), progress) as advance:
             for first in range(0, len(paths), READ_BATCH):
                 part = self._read(list(paths[first : first + READ_BATCH]))
@@ -168,8 +149,8 @@ class TrainedModel:
 
     @torch.no_grad()
     def look(self, images: Tensor) -> tuple[Tensor, Tensor | None]:
-        """(n, 3, S, S) uint8 on the device -> (n, D) features, and those of the backbone as it was where there is an
-        opinion; both take the same tokens."""
+        """Encode (n, 3, S, S) uint8 on the device: (n, D) features, and those of the backbone as it was where there is
+        an LDA; both take the same tokens."""
         stage = self.encoder.last
         inputs = self.encoder.inputs(images, stage.needs)
         features = self.encoder.embed(inputs, stage)
@@ -179,67 +160,64 @@ class TrainedModel:
         return features, self.frozen.embed(tokens)
 
     def said(self, features: np.ndarray, frozen: np.ndarray | None) -> Predictions:
-        """What the model says of images, together with the second opinion where there is one."""
+        """Predict images by the model, together with the LDA where there is one."""
         return predict_new(self.method, features, frozen, self.opinion)
 
     def alone(self) -> TrainedModel:
-        """Without the opinion, for whoever wants features and nothing else."""
+        """Return it without the LDA, for whoever wants features and nothing else."""
         return dataclasses.replace(self, opinion=None, frozen=None)
 
     def place(self, read: ModelReader) -> pd.DataFrame:
-        """category_id, kind, probability, known_score, typicality, fits; "" and NaN for unread images.
+        """Return category_id, kind, probability, known_score, typicality, fits; "" and NaN for unread images.
 
-        fits: False where an image fits nothing (centres.py states the rule); its category is still the best guess.
+        fits: False where an image fits nothing (centroids.py states the rule); its category is still the best guess.
         """
-        there = np.isfinite(read.features).all(axis=1)
-        said = self.said(read.features, read.frozen)
-        category, typicality, fits = self.centres.judge(read.features[there], said.category[there])
-        kind = np.where(category < len(self.known), "known", "novel")
-        columns = {
-            "category_id": _spread_rows(np.array(self.ids, dtype=object)[category], there, ""),
-            "kind": _spread_rows(kind.astype(object), there, ""),
-            "probability": said.probability,
-            "known_score": said.known_score,
-            "typicality": _spread_rows(typicality, there, np.nan),
-            "fits": _spread_rows(fits, there, False),
-        }
         import pandas as pd
 
-        return pd.DataFrame(columns)
-
-
-# -- on disk ------------------------------------------------------------------------------------------
+        n, there = len(read.features), np.isfinite(read.features).all(axis=1)
+        said = self.said(read.features, read.frozen)
+        category, typicality, fits = np.full(n, -1), np.full(n, np.nan, np.float32), np.zeros(n, dtype=bool)
+        judged = self.centres.judge(read.features[there], said.category[there])
+        category[there], typicality[there], fits[there] = judged
+        kind = np.where(category < len(self.known), "known", "novel")
+        return pd.DataFrame(
+            {
+                "category_id": np.array([*self.ids, ""], dtype=object)[category],  # -1 is the last one
+                "kind": np.where(there, kind, "").astype(object),
+                "probability": said.probability,
+                "known_score": said.known_score,
+                "typicality": typicality,
+                "fits": fits,
+            }
+        )
 
 
 def save_model(
     folder: Path,
-    *,
     experiment: Experiment,
     backbone: Backbone,
-    method: Method,
-    tensors: dict[str, Tensor],
-    known: Sequence[str],
+    loop: Loop,
+    run_id: str,
     ids: Sequence[str],
     centres: Centroids,
-    run_id: str,
     opinion: LinearHead | None = None,
 ) -> None:
     """Write the model of a run; a kill between its two files is noticed when they are read.
 
-    tensors: Loop.model_tensors(). ids: of the method's categories by index, all task.k of them.
+    ids: of the method's categories by index, all task.k of them.
     """
     stored = _as_tensors("centres", centres) | (_as_tensors("opinion", opinion) if opinion else {})
-    stored |= {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
+    stored |= {name: tensor.detach().cpu().contiguous() for name, tensor in loop.model_tensors().items()}
     weights = save(stored)
     config = resolved_backbone(experiment.backbone)
     name = backbone.name if config.name == "auto" else config.name
     sheet = ModelConfig(
         run_id=run_id,
-        known=tuple(known),
+        known=loop.table.known,
         ids=tuple(ids),
         method_name=experiment.method_name,
-        method=dataclasses.asdict(method.config),
-        task=method.task,
+        method=dataclasses.asdict(loop.method.config),
+        task=loop.method.task,
         backbone=dataclasses.replace(config, name=name, image_size=backbone.image_size),
         digest=backbone.digest,
         licence=backbone.licence,
@@ -247,11 +225,11 @@ def save_model(
         weights=hashlib.sha256(weights).hexdigest(),
     )
     write_bytes(folder / MODEL_WEIGHTS_FILE, weights)
-    write_text(folder / MODEL_CONFIG_FILE, dump_json(to_dict(sheet)))
+    MODEL_SCHEMA.write(folder / MODEL_CONFIG_FILE, to_dict(sheet))
 
 
 def load_model(folder: Path | str, device: str = "auto") -> TrainedModel:
-    """The model of a run folder, ready on `device`."""
+    """Load the model of a run folder, ready on `device`."""
     folder = Path(folder)
     sheet = ModelConfig.read(folder)
     try:
@@ -261,11 +239,11 @@ def load_model(folder: Path | str, device: str = "auto") -> TrainedModel:
         tensors = load(weights)
         method_class = find_method(check_code_allowed(sheet.method_name, folder / MODEL_CONFIG_FILE))
         settings = from_dict(method_class.Config, sheet.method, every=False)
+        compute = Device.on(device, "fp64" if sheet.double else None)
+        opinion = _from_tensors("opinion", LinearHead, tensors) if "opinion.slope" in tensors else None
         with torch.random.fork_rng(devices=[]):  # fresh heads are drawn, and overwritten at once
             method = method_class(settings, sheet.task)
             backbone = _find_backbone(folder, sheet.backbone, sheet.digest)
-            compute = Device.on(device, "fp64" if sheet.double else None)
-            opinion = _from_tensors("opinion", LinearHead, tensors) if "opinion.slope" in tensors else None
             frozen = None
             if opinion:  # a tail of its own, before that of the run gets the trained weights
                 tail = copy.deepcopy(backbone.tail).requires_grad_(False).eval()
@@ -273,24 +251,18 @@ def load_model(folder: Path | str, device: str = "auto") -> TrainedModel:
             encoder = Encoder(backbone, compute, method)
         method = method.to(compute.device, encoder.dtype)
         modules = nn.ModuleDict({"tail": encoder.module, "method": method})
-        names = modules.state_dict().keys()
-        modules.load_state_dict({name: tensors[name] for name in names})
+        modules.load_state_dict({name: tensors[name] for name in modules.state_dict()})
         centres = _from_tensors("centres", Centroids, tensors)
     except (KeyError, TypeError, ValueError, RuntimeError, OSError, SafetensorError) as error:
-        reason = " ".join(str(error).split())[:200]
-        raise InputError(
-            f"The model in {folder} cannot be read ({type(error).__name__}: {reason}); restore it from a copy, or "
-            "make the run again in another folder."
-        ) from error
+        raise MODEL_SCHEMA.broken(folder / MODEL_WEIGHTS_FILE, f"{type(error).__name__}: {error}") from error
     modules.eval().requires_grad_(False)
     ids = sheet.run_id, sheet.known, sheet.ids
     return TrainedModel(*ids, backbone, method, centres, compute, encoder, opinion, frozen)
 
 
 def _as_tensors(name: str, arrays: Any) -> dict[str, Tensor]:
-    """The arrays of a dataclass, as they are stored."""
-    fields = dataclasses.fields(arrays)
-    return {f"{name}.{field.name}": torch.from_numpy(getattr(arrays, field.name)) for field in fields}
+    """Return the arrays of a dataclass, as they are stored."""
+    return {f"{name}.{key}": torch.from_numpy(array) for key, array in vars(arrays).items()}
 
 
 def _from_tensors(name: str, kind: Any, tensors: dict[str, Tensor]) -> Any:
@@ -302,22 +274,10 @@ def _find_backbone(folder: Path, config: BackboneConfig, digest: str) -> Backbon
     file, beside = Path(config.name), folder / Path(config.name).name
     if file.is_absolute() and not file.exists():  # the model was carried to another machine
         if not beside.is_file():
-            raise InputError(
-                f"There is no backbone file {file}, which the model in {folder} was trained on; put it back, or a copy "
-                f"of it into {folder}."
-            )
+            raise InputError(f"There is no backbone file {file}; put it back, or a copy of it into {folder}.")
         config = dataclasses.replace(config, name=str(beside))
     backbone = load_backbone(config)
     if backbone.digest != digest:
-        raise InputError(
-            f"The backbone {config.name} is not the one that the model in {folder} was trained on (its weights "
-            "differ); put the old file back, or make the run again in another folder."
-        )
+        what = f"The backbone {config.name} is not the one that the model in {folder} was trained on"
+        raise InputError(f"{what}; put the old file back, or make the run again in another folder.")
     return backbone
-
-
-def _spread_rows(values: np.ndarray, where: np.ndarray, nothing: Any) -> np.ndarray:
-    """(n,) values of the rows `where` in a column that holds `nothing` elsewhere."""
-    column = np.full(len(where), nothing, dtype=values.dtype)
-    column[where] = values
-    return column

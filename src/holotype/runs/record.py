@@ -15,45 +15,55 @@ scores.json         the record: identity, All, Old, New and the rest where the t
                     last and marks the run as finished
 per_class.csv       images and right ones of each class, where the truth is known
 
-RESULTS/*.jsonl may hold more of them, one on each line: records that are kept for good.
-
-RESULTS/classes/HASH-sSEED.json says how many images of each class were right, RESULTS/classes/table-DIGEST.json which
-classes these are; no table here needs them.
+RESULTS/runs/HASH-sSEED.json is the record of one run; RESULTS/*.jsonl may hold more of them, one on each line: records
+that are kept for good.
 """
 
 from __future__ import annotations
 
-import csv
 import dataclasses
 import json
+import os
+import platform
+import re
+import subprocess
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 
-from holotype.clustering.metrics import SCORES, has_truth, score
-from holotype.config.parse import flatten, write_yaml
-from holotype.data.csv import csv_text, escape_formula, unescape_formula
+from holotype import __version__
+from holotype.clustering.metrics import has_truth, score
+from holotype.config.parse import write_yaml
+from holotype.data.csv import csv_text, escape_formula
 from holotype.data.image_store import ImageStore
 from holotype.data.table import Table
 from holotype.errors import InputError
 from holotype.methods import Prediction
+from holotype.models.backbone import Backbone
+from holotype.models.zoo import licence_terms
 from holotype.results.apply_edits import REJECTED_NOTE
-from holotype.runs.identity import Identity
+from holotype.runs.identity import IDENTITY_SCHEMA, Identity
 from holotype.runs.predict import Predictions
 from holotype.training.divergence import Restart
 from holotype.training.encoder import predict_table
 from holotype.training.loop import Loop
 from holotype.training.views import FreshViews, table_features
 from holotype.utils.atomic import write_text
+from holotype.utils.device import Device, cpu_count
+from holotype.utils.distributed import world_size
 from holotype.utils.serialization import CorruptFile, SchemaError, dump_json, from_dict, read_json
 
 RECORD_FORMAT = 2
 """Raised when a record of an older version can no longer be read. 1 was a flat object without an identity."""
+Key = tuple[str, int]
+"""Hash and seed of a run."""
 
 
 @dataclass(frozen=True)
@@ -123,36 +133,28 @@ class Record:
     """Where the loss left its course and training went back, with a lower rate than the settings say from there on."""
 
     @property
-    def key(self) -> tuple[str, int]:
+    def key(self) -> Key:
         """Equal for records of one run."""
         return self.identity.hash, self.identity.seed
 
     def as_dict(self) -> dict[str, Any]:
-        """Plain; a run that was never restarted does not speak of restarts."""
+        """Return plain values; a run that was never restarted does not speak of restarts."""
         content = {"format": RECORD_FORMAT, "hash": self.identity.hash, **dataclasses.asdict(self)}
         restarts = list(content.pop("restarts"))
         return content | ({"restarts": restarts} if restarts else {})
 
     @classmethod
     def from_dict(cls, content: Any, where: Path | str) -> Record:
-        """What `as_dict` gave, checked; where: the file, for the sentence."""
-        if not isinstance(content, Mapping) or "format" not in content:
-            raise InputError(f"{where} is no record of a run; delete it or run it again.")
-        if content["format"] != RECORD_FORMAT:
-            raise InputError(
-                f"{where} is a record of another version (format {content['format']}, not {RECORD_FORMAT}); "
-                "run it again."
-            )
+        """Return the record that `as_dict` gave, checked; where: the file, for the sentence."""
+        if not isinstance(content, Mapping) or content.get("format") != RECORD_FORMAT:
+            raise InputError(f"{where} is no record of format {RECORD_FORMAT}; delete it or run it again.")
         names = [field.name for field in dataclasses.fields(cls) if field.name in content]
         try:
             record = from_dict(cls, {name: content[name] for name in names}, every=False)
         except SchemaError as error:
             raise InputError(f"{where} is no whole record of a run ({error}); run it again.") from error
         if content.get("hash") != record.identity.hash:
-            raise InputError(
-                f"{where} does not bear the hash of its own identity, {record.identity.hash}: it was changed by hand; "
-                "run it again."
-            )
+            raise InputError(f"{where} does not bear the hash of its own identity; run it again.")
         for scores in (record.scores, record.test):
             if scores is not None:
                 check_law(scores, where)
@@ -160,35 +162,31 @@ class Record:
 
 
 def check_law(scores: Scores, where: Path | str) -> None:
-    """All = r Old + (1 - r) New, which the one global assignment guarantees, to 1e-9."""
+    """Check that All = r Old + (1 - r) New, which the one global assignment guarantees, to 1e-9."""
     if scores.all is scores.old is scores.new is None:
         return
     share = scores.share_old or 0.0
     implied = share * (scores.old or 0.0) + (1 - share) * (scores.new or 0.0)
     if scores.all is None or not abs(scores.all - implied) <= 1e-9:
-        told = "none" if scores.all is None else f"{scores.all:.6f}"
-        raise InputError(
-            f"{where} says All = {told} where its Old and New imply {implied:.6f}; "
-            "it was changed by hand or scored by another metric: run it again."
-        )
+        law = f"says All = {scores.all} where its Old and New imply {implied:.6f}"
+        raise InputError(f"{where} {law}: it was changed by hand or scored by another metric; run it again.")
 
 
-# -- from a run ------------------------------------------------------------------------------------------
-
-
-def score_table(table: Table, prediction: Prediction | Predictions) -> dict[str, Any]:
-    """The scores and the rows `per_class`; every score None where the truth is not known."""
+def score_table(table: Table, prediction: Prediction | Predictions) -> tuple[Scores, list[dict[str, Any]]]:
+    """Return the scores, and those of each class; every score None where the truth is not known."""
     if not has_truth(table):
-        return dict.fromkeys(SCORES) | {"n": 0, "per_class": []}
-    return score(table, np.asarray(prediction.category), np.asarray(prediction.known_score))
+        return Scores(None, None, None, None, 0), []
+    found = score(table, np.asarray(prediction.category), np.asarray(prediction.known_score))
+    return Scores(**headline_scores(found)), found["per_class"]
 
 
 def headline_scores(scores: Mapping[str, Any]) -> dict[str, Any]:
-    """The scores without the rows of classes."""
+    """Return the scores without the rows of classes."""
     return {key: value for key, value in scores.items() if key != "per_class"}
 
 
 def count_assigned(table: Table, prediction: Predictions) -> AssignedCounts:
+    """Count where the unlabelled images went."""
     category = prediction.category[~table.labelled & (table.problem != REJECTED_NOTE)]
     n_known = len(table.known)
     novel = category[category >= n_known]
@@ -201,19 +199,13 @@ def count_assigned(table: Table, prediction: Predictions) -> AssignedCounts:
 
 
 def score_held_out(loop: Loop, test: Table, store: ImageStore) -> Scores:
-    """Inductive scores: the official test split, which training never saw. store: its images."""
+    """Score the official test split, which training never saw. store: its images."""
     rows = torch.from_numpy(np.flatnonzero(test.usable))
     source = FreshViews(store, loop.encoder)
     with torch.no_grad():
         placed = predict_table(loop.method, table_features(source, rows, len(test)), rows)
     source.close()
-    return Scores(**headline_scores(score_table(test, placed)))
-
-
-RUNS_FOLDER, CLASSES_FOLDER = "runs", "classes"
-CLASSES_FORMAT = 1
-Key = tuple[str, int]
-"""Hash and seed."""
+    return score_table(test, placed)[0]
 
 
 class Records:
@@ -224,42 +216,25 @@ class Records:
 
     @cached_property
     def by_key(self) -> dict[Key, Record]:
-        found = {
-            record.key: record for path in sorted(self.folder.glob("*.jsonl")) for record in read_lines(path)
-        }
-        for path in sorted((self.folder / RUNS_FOLDER).glob("*.json")):
+        lines = (record for path in sorted(self.folder.glob("*.jsonl")) for record in read_lines(path))
+        found = {record.key: record for record in lines}
+        for path in sorted(self.folder.glob("runs/*.json")):
             record = read_record(path)
             if path.stem != record.identity.name:
-                raise InputError(
-                    f"{path} holds the record of run {record.identity.name}; give it that name, or delete it."
-                )
+                raise InputError(f"{path} holds the record of run {record.identity.name}; rename it.")
             found[record.key] = record
         return found
 
     def path(self, key: Key) -> Path:
-        return self.folder / RUNS_FOLDER / f"{key[0]}-s{key[1]}.json"
+        return self.folder / "runs" / f"{key[0]}-s{key[1]}.json"
 
-    def add(self, record: Record, per_class: Sequence[Mapping[str, Any]] = ()) -> Path:
+    def add(self, record: Record) -> Path:
         """Write a record; one of the same run that says something else is refused."""
-        check_agree(
-            self.by_key.get(record.key), record, f"The record of {record.identity.name} in {self.folder}"
-        )
-        path = self.path(record.key)
-        if per_class:  # first: a run whose record is there is not looked at again
-            self._add_classes(record, per_class)
+        what, path = f"The record of {record.identity.name} in {self.folder}", self.path(record.key)
+        check_agree(self.by_key.get(record.key), record, what)
         write_text(path, dump_json(record.as_dict()))
         self.by_key[record.key] = record
         return path
-
-    def _add_classes(self, record: Record, rows: Sequence[Mapping[str, Any]]) -> None:
-        """The classes stand once in the file of their table, what became of them in the file of the run."""
-        table, folder = str(record.identity.data["table"]), self.folder / CLASSES_FOLDER
-        files = {f"table-{table[:16]}": ("class", "kind", "n"), record.identity.name: ("correct", "category")}
-        for name, columns in files.items():
-            content = {"format": CLASSES_FORMAT, "table": table} | {
-                key: [row[key] for row in rows] for key in columns
-            }
-            write_text(folder / f"{name}.json", dump_json(content, indent=None))
 
 
 def read_lines(path: Path) -> list[Record]:
@@ -273,29 +248,21 @@ def read_lines(path: Path) -> list[Record]:
 
 def read_record(path: Path) -> Record:
     try:
-        content = read_json(path)
+        return Record.from_dict(read_json(path), path)
     except (OSError, CorruptFile) as error:
-        raise InputError(
-            f"{path} is not a record that can be read ({error}); delete it or run it again."
-        ) from error
-    return Record.from_dict(content, path)
+        raise InputError(f"{path} cannot be read ({error}); delete it or run it again.") from error
 
 
 def check_agree(one: Record | None, other: Record | None, what: str) -> None:
     """Raise InputError where two records of one run have different scores."""
     if one is None or other is None:
         return
-    mine, theirs = (flatten({"scores": record.as_dict()["scores"]}) for record in (one, other))
-    apart = [key for key in mine if mine[key] != theirs[key]]
-    if apart:
-        raise InputError(
-            f"{what} contradicts another record of the same settings and seed ({apart[0]} {mine[apart[0]]} and "
-            f"{theirs[apart[0]]}; commits {one.made.commit or 'unknown'} and {other.made.commit or 'unknown'}): one of "
-            "them comes from other code whose revision was not raised; find out which, and delete it."
-        )
+    for key, value in vars(one.scores).items():
+        if (twin := getattr(other.scores, key)) != value:
+            commits = f"commits {one.made.commit or '?'} and {other.made.commit or '?'}"
+            what += f" contradicts another record of the same run (scores.{key} {value} and {twin}"
+            raise InputError(f"{what}; {commits}): some revision was not raised; delete the wrong one.")
 
-
-# -- the run folder --------------------------------------------------------------------------------------
 
 IDENTITY_FILE, SCORES_FILE, PER_CLASS_FILE = "identity.json", "scores.json", "per_class.csv"
 
@@ -310,21 +277,29 @@ class RunFolder:
         """Make sure that what is already in the folder is of the very run that `identity` describes."""
         path = self.path / IDENTITY_FILE
         if path.exists():
-            identity.check_same(Identity.from_dict(self.read_json(IDENTITY_FILE), path), self.path)
+            identity.check_same(IDENTITY_SCHEMA.make(path, Identity), self.path)
+
+    def begin(self, identity: Identity, config: dict[str, Any], provenance: Mapping[str, Any]) -> None:
+        """Write what a run starts from."""
+        self.write_json(IDENTITY_FILE, identity.as_dict())
+        self.write_config(config)
+        self.write_json("provenance.json", provenance)
+
+    def finish(self, record: Record) -> None:
+        """Mark the run as finished."""
+        self.write_json(SCORES_FILE, record.as_dict())
 
     def finished(self) -> Record | None:
-        """The record of the run, if it came to its end."""
+        """Return the record of the run, if it came to its end."""
         path = self.path / SCORES_FILE
-        return Record.from_dict(self.read_json(SCORES_FILE), path) if path.exists() else None
+        return read_record(path) if path.exists() else None
 
     def write_per_class(self, rows: Sequence[Mapping[str, Any]]) -> None:
-        """Images, right ones and assigned category of each class, as a table."""
+        """Write images, right ones and assigned category of each class, as a table."""
         columns = ("class", "kind", "n", "correct", "accuracy", "category")
         safe = [{**row, "class": escape_formula(str(row["class"]))} for row in rows]
-        write_text(
-            self.path / PER_CLASS_FILE,
-            csv_text([columns, *([row[name] for name in columns] for row in safe)]),
-        )
+        lines = [columns, *([row[name] for name in columns] for row in safe)]
+        write_text(self.path / PER_CLASS_FILE, csv_text(lines))
 
     def write_config(self, config: dict[str, Any]) -> None:
         write_text(self.path / "config.yaml", write_yaml(config))
@@ -336,27 +311,80 @@ class RunFolder:
         try:
             return read_json(self.path / name)
         except (CorruptFile, OSError) as error:
-            raise InputError(
-                f"{self.path / name} cannot be read ({error}); restore it from a copy, or choose another --out."
-            ) from error
+            what = f"{self.path / name} cannot be read ({error})"
+            raise InputError(f"{what}; restore it from a copy, or choose another --out.") from error
 
 
-def read_per_class(path: Path) -> list[dict[str, Any]]:
-    """What `write_per_class` wrote; a class without a category has None."""
+PACKAGES = ("torch", "torchvision", "timm", "numpy", "scipy", "scikit-learn", "pillow", "safetensors")
+
+
+def describe_provenance(backbone: Backbone, table: Table, compute: Device) -> dict[str, Any]:
+    """Return the facts that stand beside every score: versions, hardware, precision, commit, digests."""
+    terms = licence_terms(backbone.licence) if backbone.licence else ""
+    network = {"name": backbone.name, "digest": backbone.digest, "caveat": backbone.caveat}
+    network |= backbone.changes
+    network |= {"licence": backbone.licence} if backbone.licence else {}
+    network |= {"terms": terms} if terms else {}
+    return {
+        "holotype": __version__,
+        "commit": commit(),
+        "command": " ".join(["holotype", *map(strip_folders, sys.argv[1:])]),
+        "python": platform.python_version(),
+        "versions": dict(package_versions()),
+        "hardware": hardware(compute.device, world_size()),
+        "processes": world_size(),
+        "precision": compute.precision,
+        "matmul": torch.get_float32_matmul_precision(),
+        "backbone": network,
+        "table": {
+            "name": table.name,
+            "fingerprint": table.fingerprint(),
+            "images": len(table),
+            "labelled": int(table.labelled.sum()),
+            "unreadable": int((~table.usable).sum()),
+        },
+    }
+
+
+@cache
+def package_versions() -> dict[str, str]:
+    """Return those of the packages that numbers depend on. Each is looked for on the disk."""
+    return {name: version(name) for name in PACKAGES}
+
+
+def strip_folders(word: str) -> str:
+    """Return a word of a command line with the last part of an absolute path alone: provenance is handed on, and
+    folders name their owners. What repeats a run is config.yaml."""
+    flag, equals, value = word.partition("=") if word.startswith("--") else ("", "", word)
+    if not (value.startswith("~") or os.path.isabs(value) or re.match(r"[A-Za-z]:[\\/]", value)):
+        return word
+    last = re.split(r"[\\/]", value.rstrip("\\/"))[-1]
+    return f"{flag}{equals}{last or value}"
+
+
+@cache
+def commit() -> str:
+    """Return the commit of the source tree that runs, with a + if it was changed; "" outside a checkout.
+
+    It is looked up once: what a long sweep runs is what it loaded, whatever is committed meanwhile. `HOLOTYPE_COMMIT`
+    names it where the code runs without its .git folder.
+    """
+
+    def git(*words: str) -> str:
+        folder = Path(__file__).parent
+        found = subprocess.run(["git", *words], cwd=folder, capture_output=True, text=True, check=False)
+        return found.stdout.strip() if found.returncode == 0 else ""
+
     try:
-        with open(path, encoding="utf-8", newline="") as file:
-            rows = list(csv.DictReader(file))
-        return [
-            {
-                **row,
-                "class": unescape_formula(row["class"]),
-                "n": int(row["n"]),
-                "correct": int(row["correct"]),
-                "category": int(row["category"]) if row["category"] else None,
-            }
-            for row in rows
-        ]
-    except (OSError, ValueError, KeyError, TypeError, csv.Error) as error:
-        raise InputError(
-            f"{path} cannot be read ({error!r}); restore it from a copy, or choose another --out."
-        ) from error
+        if (named := os.environ.get("HOLOTYPE_COMMIT")) or not git("ls-files", Path(__file__).name):
+            return named or ""
+        return git("rev-parse", "--short=12", "HEAD") + ("+" if git("status", "--porcelain", ".") else "")
+    except OSError:
+        return ""
+
+
+def hardware(device: torch.device, processes: int = 1) -> str:
+    """Return `1 x NVIDIA H200`, or `2 CPU cores`."""
+    if device.type == "cuda":
+        return f"{processes} x {torch.cuda.get_device_name(device)}"
+    return f"{cpu_count()} CPU cores" if device.type == "cpu" else f"{platform.machine()} {device.type}"

@@ -1,4 +1,4 @@
-"""Resources that runs share: table, backbone, decoded images, token cache.
+"""What runs are made of: table, method, backbone, decoded images, token cache.
 
 Each part is made when it is first asked for and kept while runs need the same, so that a sweep over methods and
 seeds decodes once and runs the frozen trunk once.
@@ -8,108 +8,193 @@ from __future__ import annotations
 
 import copy
 import dataclasses
-import json
 import logging
 import os
 import time
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
 
 import torch
 
 from holotype.data.bursts import one_per_burst
+from holotype.data.datasets.registry import BENCHMARKS, load_benchmark
+from holotype.data.gcd_split import gcd_split, held_out
 from holotype.data.image_store import ImageStore, SpillConfig, place_pixels
-from holotype.data.load import check_trainable
+from holotype.data.load import check_trainable, load_table
 from holotype.data.table import Table
 from holotype.errors import InputError
-from holotype.methods import Method
+from holotype.methods import Method, Task, find_method
 from holotype.methods.base import Views
 from holotype.models.backbone import Backbone, load_backbone
 from holotype.models.token_cache import CacheViews, TokenCache
-from holotype.runs.build import (
-    RunData,
-    cache_covers,
-    load_data,
-    max_views,
-    requested_views,
-    views_needed,
-    views_of,
-)
-from holotype.runs.experiment import Experiment
+from holotype.runs.experiment import Experiment, build_on_meta, stages_of
 from holotype.training.build_token_cache import open_cache
-from holotype.training.encoder import Encoder
-from holotype.training.views import FreshViews, table_features
+from holotype.training.encoder import Encoder, Unregistered
+from holotype.training.views import FreshViews, check_cacheable, table_features
 from holotype.utils.device import Device, pick_device
-from holotype.utils.distributed import broadcast_object
+from holotype.utils.distributed import broadcast_object, rank
 from holotype.utils.memory import LEVELS, Budget, cache_folder, find_budget
 from holotype.utils.processes import launch, process_count
+from holotype.utils.serialization import FileSchema
+
+AUTO_VIEWS = CacheViews(4, 2)
+"""Of the cache on a CPU, where running the trunk in every step is out of the question."""
+
+VIEWS_FILE = "cache.json"
+"""Names the views that a run trains on, so that a resumed run takes the same."""
+VIEWS_SCHEMA = FileSchema(1, "restore it from a copy, or choose another --out")
 
 log = logging.getLogger(__name__)
 
 
+@dataclass
+class RunData:
+    """What a run is trained and scored on."""
+
+    table: Table
+    k: int
+    """Number of categories; 0 until it has been estimated."""
+    test: Table | None = None
+
+
+def load_data(experiment: Experiment) -> RunData:
+    """Load the table under the GCD protocol for a benchmark, or as it stands for a collection of one's own."""
+    if experiment.dataset in BENCHMARKS:
+        benchmark = load_benchmark(experiment.dataset, Path(experiment.root) if experiment.root else None)
+        table = gcd_split(benchmark)
+        data = RunData(table, len(benchmark.known) + len(benchmark.novel), held_out(benchmark))
+    else:
+        labels = Path(experiment.labels) if experiment.labels else None
+        data = RunData(load_table(experiment.dataset, labels), 0)
+    check_trainable(data.table)
+    data.k = 0 if experiment.k == "auto" else experiment.k or data.k
+    if not data.k and experiment.k != "auto":
+        raise InputError(f"The number of categories of {experiment.dataset} is unknown; give --k N or auto.")
+    if data.k:
+        check_k(data.k, data.table, experiment.dataset)
+    return data
+
+
+def check_k(k: int, table: Table, name: str) -> None:
+    """Raise InputError where known classes alone are more than k, or k is more than there are images."""
+    if k < len(table.known):
+        raise InputError(f"--k {k} is smaller than the {len(table.known)} known classes of {name}; raise it.")
+    if k > len(table):
+        raise InputError(f"--k {k} is more than the {len(table)} images of {name}; lower it.")
+
+
+def build_method(experiment: Experiment, data: RunData, backbone: Backbone) -> Method:
+    """Build the method with fresh heads, drawn from torch's generator."""
+    table = data.table
+    task = Task(
+        n_known=len(table.known),
+        k=data.k,
+        dim=backbone.dim,
+        n_images=len(table),
+        n_labelled=int(table.labelled.sum()),
+        epochs=experiment.train.epochs,
+    )
+    return find_method(experiment.method_name)(experiment.method, task)
+
+
+def check_fits(experiment: Experiment, data: RunData, backbone: Backbone) -> list[str]:
+    """Raise InputError where the method cannot be trained on the data, or with the network; before anything is
+    computed. Returns what it has to say of its settings."""
+
+    def build() -> list[str]:
+        method = build_method(experiment, data, backbone)
+        said = method.check()
+        if type(method).build_encoder is not Method.build_encoder:
+            method.build_encoder(Unregistered(backbone.trunk), copy.deepcopy(backbone.tail))
+        return said
+
+    return build_on_meta(build)
+
+
+def max_views(views: Sequence[Views]) -> Views | None:
+    """Return as many weak and strong views as the greediest of them takes; None of none."""
+    return Views(weak=max(v.weak for v in views), strong=max(v.strong for v in views)) if views else None
+
+
+def views_of(experiment: Experiment) -> Views | None:
+    """Return the most views that a step takes from tokens; None where no stage trains on tokens."""
+    return max_views([stage.views for stage in stages_of(experiment) if stage.needs == "tokens"])
+
+
+def drop_unusable_cache(experiment: Experiment) -> Experiment:
+    """Return the same in exact mode where views are asked for by number and every stage takes images: of a sweep over
+    many methods, one that cannot use the cache runs without it."""
+    by_number, stages = experiment.cache_views not in ("auto", "off"), stages_of(experiment)
+    if by_number and stages and views_of(experiment) is None:
+        return dataclasses.replace(experiment, cache_views="off")
+    return experiment
+
+
+def requested_views(experiment: Experiment) -> CacheViews | None:
+    """Return the token cache that a run asks for, None for exact mode. auto: 4+2 on a CPU, off elsewhere.
+
+    Raises InputError where views are asked for by number and every stage takes images.
+    """
+    asked = experiment.cache_views
+    if asked not in ("auto", "off"):
+        check_cacheable(stages_of(experiment), experiment.method_name)
+    if asked == "off" or views_of(experiment) is None:
+        return None
+    if asked == "auto":
+        return AUTO_VIEWS if pick_device(experiment.device) == "cpu" else None
+    return CacheViews.parse(asked)
+
+
+def effective_views(experiment: Experiment, wanted: CacheViews | None) -> CacheViews | None:
+    """Return the views of a token cache that the run draws from: no strong ones where the method asks for none.
+
+    A cache may hold them for the sake of other runs, and a run is the same alone and in a sweep.
+    """
+    needs = views_of(experiment)
+    if wanted is None or needs is None:
+        return None
+    return wanted if needs.strong else CacheViews(wanted.weak, 0)
+
+
 def make_device(experiment: Experiment) -> Device:
-    """Where the run computes, once all its processes are there."""
+    """Return where the run computes, once all its processes are there."""
     device, processes = pick_device(experiment.device), process_count(experiment.devices)
-    if device.startswith("cuda") and processes > torch.cuda.device_count() * _device_names():
-        raise InputError(
-            f"--devices {processes} asks for more GPUs than the {torch.cuda.device_count()} here; "
-            "lower it, or use --device cpu."
-        )
+    here = int(os.environ.get("LOCAL_WORLD_SIZE", processes))  # a launcher may spread them over machines
+    if device.startswith("cuda") and here > (n_gpus := torch.cuda.device_count()):
+        raise InputError(f"--devices {processes} is more than the {n_gpus} GPUs here; use --device cpu.")
     if device.startswith("cuda:") and processes > 1:
         raise InputError(f"--device {device} names one GPU for {processes} processes; use --device cuda.")
     launch(processes, "nccl" if device.startswith("cuda") else "gloo")
     return Device.on(device, experiment.precision)
 
 
-def _device_names() -> int:
-    """Machines that a launcher has spread the processes over."""
-    processes, here = (int(os.environ.get(name, "1")) for name in ("WORLD_SIZE", "LOCAL_WORLD_SIZE"))
-    return max(1, processes // max(here, 1)) if "LOCAL_WORLD_SIZE" in os.environ else 1
-
-
-def sharing_key(experiment: Experiment) -> str:
-    """Equal for runs that can share everything here."""
-    network = [dataclasses.asdict(experiment.backbone), experiment.precision, experiment.train.shards]
-    return json.dumps([image_key(experiment), *network], sort_keys=True)
-
-
-def image_key(experiment: Experiment) -> str:
-    """Equal for runs that can share their images, if these are of the same size."""
+def sharing_key(experiment: Experiment) -> tuple[str, str]:
+    """Return what is equal for runs that can share everything here; its first part, for those that can share images of
+    the same size."""
     data = [experiment.dataset, experiment.root, experiment.labels, experiment.k]
-    place = [experiment.store, pick_device(experiment.device), experiment.devices]
-    return json.dumps([*data, *place, dataclasses.asdict(experiment.memory)], sort_keys=True)
+    place = [experiment.store, pick_device(experiment.device), experiment.devices, experiment.memory]
+    return repr([data, place]), repr([experiment.backbone, experiment.precision, experiment.train.shards])
 
 
 class RunResources:
     """A data set and a backbone, made ready for runs."""
 
-    def __init__(
-        self,
-        experiment: Experiment,
-        compute: Device,
-        planned: Sequence[Experiment] = (),
-        data: RunData | None = None,
-        backbone: Backbone | None = None,
-        last: RunResources | None = None,
-    ) -> None:
-        """planned: the runs to come, this one or not; a cache is made to serve all of them.
-
-        data, backbone: those of the experiment, where somebody has them already. last: what the run before was made
-        of, whose decoded images are taken over where they are the same.
-        """
-        self.compute, self.planned = compute, planned
-        self.choice, self.memory, self.progress = experiment.store, experiment.memory, experiment.progress
-        self.key, self.image_key = sharing_key(experiment), image_key(experiment)
-        self.shards = experiment.train.shards
-        self.data = data or load_data(experiment)
-        self.backbone = backbone or load_backbone(experiment.backbone)
+    def __init__(self, experiment: Experiment, compute: Device, shelf: ResourceCache | None = None) -> None:
+        """shelf: of what the run before was made, whose decoded images are taken over where they are the same."""
+        shelf = shelf or ResourceCache()
+        self.experiment, self.compute, self.planned = experiment, compute, shelf.planned
+        self.key = sharing_key(experiment)
+        self.data = shelf.data or load_data(experiment)
+        self.backbone = shelf.backbone or load_backbone(experiment.backbone)
         self.decode_seconds = 0.0
         self.placed = ""
         """The line that says where the images lie."""
         self._caches: dict[str, TokenCache] = {}
         self._idle: list[str] = []
-        if last is not None:
-            self._inherit(last)
+        if shelf.last is not None:
+            self._inherit(shelf.last)
         if not self.data.k:
             self.data.k = self._count()
 
@@ -132,7 +217,7 @@ class RunResources:
     def _inherit(self, other: RunResources) -> None:
         """Take over decoded images, where only the network differs. The number of categories stays one's own: where it
         is counted, each network counts for itself."""
-        mine, theirs = ((p.image_key, p.backbone.image_size) for p in (self, other))
+        mine, theirs = ((p.key[0], p.backbone.image_size) for p in (self, other))
         if mine == theirs and "images" in vars(other):
             self.data = dataclasses.replace(other.data, k=self.data.k)
             self.decode_seconds, self.placed = other.decode_seconds, other.placed
@@ -140,21 +225,20 @@ class RunResources:
                 vars(self)[name] = vars(other)[name]
 
     def _decode(self, table: Table) -> ImageStore:
-        started, device, folder = time.monotonic(), self.compute.device, cache_folder(self.memory)
-        budget = find_budget(self.memory, device, self.taken())
-        spill = SpillConfig(0 if self.choice == "disk" else budget.host, folder, budget.disk)
-        store = ImageStore.decode(
-            list(table.path), self.backbone.image_size, progress=self.progress, spill=spill
-        )
-        store, self.placed = place_pixels(store, device, self.choice, budget, folder)
-        best = "host" if device.type == "cpu" else "device"
-        fell = store.level not in (self.choice, best)
+        memory, choice, device = self.experiment.memory, self.experiment.store, self.compute.device
+        started, folder = time.monotonic(), cache_folder(memory)
+        budget = find_budget(memory, device, self.taken())
+        spill = SpillConfig(0 if choice == "disk" else budget.host, folder, budget.disk)
+        size, progress = self.backbone.image_size, self.experiment.progress
+        store = ImageStore.decode(list(table.path), size, progress=progress, spill=spill)
+        store, self.placed = place_pixels(store, device, choice, budget, folder)
+        fell = store.level not in (choice, "host" if device.type == "cpu" else "device")
         log.log(logging.WARNING if fell else logging.INFO, f"{self.placed}.")
         self.decode_seconds += time.monotonic() - started
         return store
 
     def _count(self) -> int:
-        """How many categories there are, from the backbone as it is; the same for all methods and seeds."""
+        """Count the categories by the backbone as it is; the same for all methods and seeds."""
         from holotype.clustering.estimate_k import estimate_table, pick_k
 
         source = FreshViews(self.images, Encoder(self.backbone, self.compute))
@@ -162,95 +246,104 @@ class RunResources:
         usable = torch.from_numpy(table.usable & one_per_burst(table)).nonzero().flatten()
         with torch.no_grad():
             features = table_features(source, usable, len(table)).float().cpu().numpy()
-        found = estimate_table(table, features, "cpu", progress=self.progress)
+        found = estimate_table(table, features, "cpu", progress=self.experiment.progress)
         k = broadcast_object(pick_k(found))
         log.info(f"{found.words} Training with {k}.")
         return k
 
     def taken(self) -> Budget:
-        """What images, held-out ones among them, and tokens hold at this moment."""
+        """Return what images, held-out ones among them, and tokens hold at this moment."""
         held: list[TokenCache | ImageStore] = list(self._caches.values())
         held += [self.images] if "images" in vars(self) else []  # decoded already
         held += [self.held_out[1]] if "held_out" in vars(self) and self.held_out is not None else []
         return Budget(*(sum(each.nbytes for each in held if each.level == level) for level in LEVELS))
 
     def network(self) -> Backbone:
-        """The backbone for one run: the frozen trunk is everybody's, the tail that learns is its own."""
+        """Return the backbone for one run: the frozen trunk is everybody's, the tail that learns is its own."""
         return dataclasses.replace(self.backbone, tail=copy.deepcopy(self.backbone.tail))
 
     def release(self) -> None:
         """Say that nobody trains on an open cache any more; it stays open until room for another is needed."""
         self._idle = list(self._caches)
 
-    def cache(self, wanted: CacheViews, method: Method, fixed: CacheViews | None = None) -> TokenCache:
-        """The token cache for a run that asks for `wanted`; a resumed run takes the views it began with.
+    def take_cache(
+        self, experiment: Experiment, wanted: CacheViews, folder: Path
+    ) -> tuple[TokenCache, CacheViews | None]:
+        """Return the cache of a run, and the views it draws from, which are written down in its folder: a run that goes
+        on takes those it began with."""
+        stages, name = stages_of(experiment), experiment.method_name
+        some, others = (
+            " and ".join(s.name for s in stages if s.needs == kind) for kind in ("tokens", "images")
+        )
+        if others:
+            log.info(f"Of {name}, {some} draws from the token cache, and {others} takes images.")
+        fixed, needs, file = None, views_of(experiment), folder / VIEWS_FILE
+        assert needs is not None  # a method that takes no views never asks for a cache
+        if file.exists():
+            try:
+                fixed = CacheViews.parse(str(VIEWS_SCHEMA.read(file).get("views")))
+            except InputError as error:
+                raise VIEWS_SCHEMA.broken(file, "it does not say which views the run trained on") from error
+        cache = self.cache(wanted, needs, fixed)
+        views = effective_views(experiment, cache.views)
+        if fixed is None and rank() == 0:
+            VIEWS_SCHEMA.write(file, {"views": str(views)})
+        return cache, views
 
-        fixed: those views, which may be fewer than wanted where memory was short.
+    def cache(self, wanted: CacheViews, needs: Views, fixed: CacheViews | None = None) -> TokenCache:
+        """Return the token cache for a run that asks for `wanted` and takes the views `needs` in a step.
+
+        fixed: the views that a resumed run began with, which may be fewer than wanted where memory was short.
         """
-        own = views_needed([method])
-        assert own is not None  # a method that takes no views never asks for a cache
-        return self._serve(wanted, own, broadcast_object(fixed))
-
-    def _serve(self, wanted: CacheViews, own: Views, fixed: CacheViews | None = None) -> TokenCache:
-        """`cache` for a run that needs the views `own`."""
-        others = self._others(wanted)
+        fixed = broadcast_object(fixed)
+        sharing = (e for e in self.planned if sharing_key(e) == self.key and requested_views(e) == wanted)
+        others = [views for e in sharing if (views := views_of(e))]
         if fixed is not None and others and len(self.planned) > 1:
             # the others will need it, and mostly it holds these views
-            self._serve(wanted, max(others, key=lambda views: views.strong))
+            self.cache(wanted, max(others, key=lambda views: views.strong))
         for name, cache in self._caches.items():
-            enough = cache.views.strong >= own.strong
-            if enough and (name == str(wanted) if fixed is None else cache_covers(cache.views, fixed)):
+            whole, weak = cache.views, CacheViews(cache.views.weak, 0)
+            # who began without strong ones never sees them
+            same = name == str(wanted) if fixed is None else fixed in (whole, weak)
+            if same and whole.strong >= needs.strong:
                 self._idle = [idle for idle in self._idle if idle != name]
                 return cache
         for idle in self._idle:
             del self._caches[idle]
         self._idle = []
-        needs = max_views([own, *others]) if fixed is None else own
         store = self.images  # from here on the table knows which images are broken
         cache = open_cache(
             fixed or wanted,
-            needs or own,
+            needs if fixed else max_views([needs, *others]) or needs,
             store,
             self.backbone,
             self.compute,
             torch.from_numpy(self.data.table.usable.copy()).nonzero().flatten(),
-            self.memory,
+            self.experiment.memory,
             taken=self.taken(),
             fixed=fixed is not None,
-            shards=self.shards,
-            progress=self.progress,
+            shards=self.experiment.train.shards,
+            progress=self.experiment.progress,
         )
-        self._caches[f"{wanted}" if fixed is None else f"{fixed} fixed"] = cache
+        self._caches[f"{fixed} fixed" if fixed else str(wanted)] = cache
         return cache
 
-    def _others(self, wanted: CacheViews) -> list[Views]:
-        """What the planned runs that take the same cache need of it."""
-        sharing = (e for e in self.planned if sharing_key(e) == self.key)
-        return [needs for e in sharing if (needs := views_of(e)) and requested_views(e) == wanted]
 
-
+@dataclass
 class ResourceCache:
     """Keeps what the last run was made of, for the next one. Only the last: images take memory."""
 
-    def __init__(
-        self,
-        planned: Sequence[Experiment] = (),
-        *,
-        data: RunData | None = None,
-        backbone: Backbone | None = None,
-    ) -> None:
-        """planned: the runs to come, so that one cache serves all of them.
+    planned: Sequence[Experiment] = ()
+    """The runs to come, so that one cache serves all of them."""
+    data: RunData | None = None
+    """What every run here is made of, whatever its experiment says; so is the backbone."""
+    backbone: Backbone | None = None
+    last: RunResources | None = None
 
-        data, backbone: what every run here is made of, whatever its experiment says of them.
-        """
-        self.planned, self.data, self.backbone = planned, data, backbone
-        self._last: RunResources | None = None
-
-    def get(self, experiment: Experiment, compute: Device) -> RunResources:
-        """What `experiment` needs: what is there, or else anew."""
-        if self._last is None or self._last.key != sharing_key(experiment):
-            self._last = RunResources(
-                experiment, compute, self.planned, self.data, self.backbone, last=self._last
-            )
-        self._last.compute, self._last.planned = compute, self.planned
-        return self._last
+    def get(self, experiment: Experiment) -> RunResources:
+        """Return what `experiment` needs: what is there, or else anew; and start its processes."""
+        compute = make_device(experiment)
+        if self.last is None or self.last.key != sharing_key(experiment):
+            self.last = RunResources(experiment, compute, self)
+        self.last.compute, self.last.planned = compute, self.planned
+        return self.last

@@ -19,61 +19,31 @@ import torch
 from holotype.clustering.metrics import has_truth
 from holotype.data.datasets.registry import check_dataset
 from holotype.errors import InputError
-from holotype.methods import Method, Prediction
+from holotype.methods import Prediction
 from holotype.models.token_cache import CacheViews, TokenCache
 from holotype.results.centroids import Centroids
 from holotype.results.discovery import RunFacts, write_features
-from holotype.runs.assemble import (
-    REMAINDER_FOLDER,
-    Placement,
-    RoundContext,
-    build_discovery,
-    carry_over_ids,
-    name_categories,
-    place_images,
-    predict_as_new,
-    single_category,
-    uses_lda,
-)
-from holotype.runs.build import (
-    build_method,
-    check_fits,
-    effective_views,
-    log_partial_cache,
-    requested_views,
-    views_needed,
-)
-from holotype.runs.experiment import Experiment
-from holotype.runs.identity import Identity, identify
+from holotype.runs.experiment import Experiment, resolve
+from holotype.runs.identity import Identity, identity_of
 from holotype.runs.model_io import save_model
-from holotype.runs.provenance import describe_provenance
+from holotype.runs.predict import REMAINDER_FOLDER, Placement, RoundContext, build_discovery, place_images
 from holotype.runs.record import (
-    IDENTITY_FILE,
-    SCORES_FILE,
     Record,
     RunFolder,
     RunMeta,
-    Scores,
     count_assigned,
-    headline_scores,
+    describe_provenance,
     score_held_out,
     score_table,
 )
-from holotype.runs.resolve import resolve
-from holotype.runs.resources import ResourceCache, RunResources, make_device
+from holotype.runs.resources import ResourceCache, RunResources, build_method, check_fits, requested_views
 from holotype.training.batches import training_rows
 from holotype.training.checkpoint import clear_checkpoint
 from holotype.training.loop import Loop
 from holotype.utils.atomic import clean_partial_tree, refuse_links
 from holotype.utils.distributed import rank
-from holotype.utils.heartbeat import HEARTBEAT_FILE as HEARTBEAT
-from holotype.utils.heartbeat import running_heartbeat, update_heartbeat
+from holotype.utils.heartbeat import HEARTBEAT_FILE, running_heartbeat, update_heartbeat
 from holotype.utils.locks import lock_folder
-from holotype.utils.serialization import FileSchema
-
-CACHE_KEY = "cache.json"
-"""Names the views that a run trains on, so that a resumed run takes the same."""
-VIEWS_KEY = FileSchema(1, "restore it from a copy, or choose another --out")
 
 log = logging.getLogger(__name__)
 
@@ -92,6 +62,15 @@ class Run:
     views: CacheViews | None
     """Those it draws from; None in exact mode."""
     started: float = field(default_factory=time.monotonic)
+
+    @property
+    def mode(self) -> str:
+        return self.loop.sources.mode(self.experiment.train.epochs, f"cached {self.views}")
+
+    @property
+    def epochs(self) -> int:
+        """Over all stages; 0 for a method that does not train."""
+        return sum(self.loop.epochs(stage) for stage in self.loop.stages)
 
 
 def run_experiment(experiment: Experiment, shelf: ResourceCache | None = None) -> Record:
@@ -125,12 +104,9 @@ def begin_run(experiment: Experiment, shelf: ResourceCache, *, keep_caches: bool
     keep_caches: whether another run trains on the caches that are open.
     """
     torch.set_float32_matmul_precision(experiment.train.matmul)
-    compute = make_device(experiment)
-    prepared = shelf.get(experiment, compute)
-    folder = RunFolder(experiment.folder)
+    prepared, folder = shelf.get(experiment), RunFolder(experiment.folder)
     remarks = check_fits(experiment, prepared.data, prepared.backbone)
-    wanted = requested_views(experiment)
-    identity = identify(experiment, prepared.data, prepared.backbone, effective_views(experiment, wanted))
+    wanted, identity = requested_views(experiment), identity_of(experiment, prepared)
     folder.claim(identity)
     if record := folder.finished():
         if rank() == 0:
@@ -140,27 +116,22 @@ def begin_run(experiment: Experiment, shelf: ResourceCache, *, keep_caches: bool
         log.info(remark)
     if rank() == 0:
         update_heartbeat(folder.path, phase="preparing")
-    images = prepared.images
-    facts = describe_provenance(prepared.backbone, prepared.data.table, compute) | {"images": prepared.placed}
+    images, table, compute = prepared.images, prepared.data.table, prepared.compute
+    facts = describe_provenance(prepared.backbone, table, compute) | {"images": prepared.placed}
     torch.manual_seed(experiment.seed)
     method = build_method(experiment, prepared.data, prepared.backbone)
     # before the folder is claimed, so that it takes the run with the setting that the refusal advises
-    training_rows(prepared.data.table, experiment.train, method.stages())
+    training_rows(table, experiment.train, method.stages())
     if rank() == 0:
-        folder.write_json(IDENTITY_FILE, identity.as_dict())
-        folder.write_config(experiment.as_dict())
-        folder.write_json("provenance.json", facts)
+        folder.begin(identity, experiment.as_dict(), facts)
     if not keep_caches:
         prepared.release()
     if wanted is None and experiment.cache_views not in ("auto", "off"):
         log.info(f"{experiment.method_name} does not train on tokens, so it runs without the token cache.")
-    if wanted and (partial := log_partial_cache(method.stages(), experiment.method_name)):
-        log.info(partial)
-    cache, views = take_cache(prepared, folder, wanted, method) if wanted else (None, None)
-    table = prepared.data.table
+    cache, views = prepared.take_cache(experiment, wanted, folder.path) if wanted else (None, None)
 
     def score_now(prediction: Prediction) -> dict[str, Any]:
-        return headline_scores(score_table(table, prediction))
+        return vars(score_table(table, prediction)[0])
 
     loop = Loop(
         experiment.train,
@@ -179,28 +150,6 @@ def begin_run(experiment: Experiment, shelf: ResourceCache, *, keep_caches: bool
     return Run(experiment, prepared, folder, identity, facts, loop, cache, views)
 
 
-def take_cache(
-    prepared: RunResources, folder: RunFolder, wanted: CacheViews, method: Method
-) -> tuple[TokenCache, CacheViews]:
-    """The cache of a run, and the views it draws from, which are written down.
-
-    A run that goes on takes the views it began with. The cache may hold strong views for the sake of other runs:
-    they are not counted for a method that draws none, so that it is the same run alone and in a sweep.
-    """
-    fixed, file = None, folder.path / CACHE_KEY
-    if file.exists():
-        try:
-            fixed = CacheViews.parse(str(VIEWS_KEY.read(file).get("views")))
-        except InputError as error:
-            raise VIEWS_KEY.broken(file, "it does not say which views the run was trained on") from error
-    cache = prepared.cache(wanted, method, fixed)
-    needs = views_needed([method])
-    views = cache.views if needs and needs.strong else CacheViews(cache.views.weak, 0)
-    if fixed is None and rank() == 0:
-        VIEWS_KEY.write(file, {"views": str(views)})
-    return cache, views
-
-
 def finish_run(
     run: Run, prediction: Prediction, seconds: float, parallel: int, context: RoundContext | None = None
 ) -> Record:
@@ -209,32 +158,42 @@ def finish_run(
     seconds: of training. parallel: runs that trained at once. context: of a discovery, which also places images that
     the run was not trained on, and keeps its features.
     """
-    prepared, folder, loop, started = run.prepared, run.folder, run.loop, time.monotonic()
+    prepared, folder, loop, facts = run.prepared, run.folder, run.loop, run.facts
+    started = time.monotonic()
     update_heartbeat(folder.path, phase="placing")
-    context = context or RoundContext(
-        uuid.uuid4().hex[:12], RunFacts(title=loop.table.name, root=loop.table.root)
-    )
-    shards = folder.path / REMAINDER_FOLDER
-    placed = place_images(loop, prediction, prepared, context, shards, run.experiment.progress)
-    if (alike := single_category(placed)) and rank() == 0:
-        log.warning(alike)
-    scores = score_table(placed.table, placed.said)
+    about = RunFacts(title=loop.table.name, root=loop.table.root)
+    context = context or RoundContext(uuid.uuid4().hex[:12], about)
+    placed = place_images(loop, prediction, prepared, context, folder.path)
+    scores, per_class = score_table(placed.table, placed.said)
     test = score_held_out(loop, *prepared.held_out) if prepared.held_out is not None else None
     if rank() == 0:
         write_results(run, placed, context, {"training": seconds, "placing": time.monotonic() - started})
     record = Record(
         # fewer views than asked for, where memory was short, are another run
         identity=dataclasses.replace(run.identity, views=str(run.views) if run.views else "off"),
-        scores=Scores(**headline_scores(scores)),
+        scores=scores,
         placed=count_assigned(placed.table, placed.said),
-        made=describe_run(run, seconds, parallel),
+        made=RunMeta(
+            variant=run.experiment.variant,
+            mode=run.mode,
+            epochs=run.epochs,
+            seconds=round(seconds, 1),
+            commit=facts["commit"],
+            hardware=facts["hardware"],
+            captured=loop.captured,
+            processes=facts["processes"],
+            parallel=parallel,
+            decode_seconds=round(prepared.decode_seconds, 1),
+            cache_seconds=round(run.cache.seconds, 1) if run.cache else 0.0,
+            wall_seconds=round(time.monotonic() - run.started, 1),
+        ),
         test=test,
         restarts=tuple(loop.guard.restarts),
     )
     if rank() == 0:
-        if scores["per_class"]:
-            folder.write_per_class(scores["per_class"])
-        folder.write_json(SCORES_FILE, record.as_dict())
+        if per_class:
+            folder.write_per_class(per_class)
+        folder.finish(record)
         clean_up(folder)
     return record
 
@@ -243,70 +202,36 @@ def clean_up(folder: RunFolder) -> None:
     """Remove what a run needs to go on: one that is finished does not, and its state is twice its model."""
     shutil.rmtree(folder.path / REMAINDER_FOLDER, ignore_errors=True)
     clear_checkpoint(folder.path)
-    (folder.path / HEARTBEAT).unlink(missing_ok=True)  # of a process that was killed
+    (folder.path / HEARTBEAT_FILE).unlink(missing_ok=True)  # of a process that was killed
 
 
 def write_results(run: Run, placed: Placement, context: RoundContext, seconds: dict[str, float]) -> None:
     """Calibrate, assemble and write: model, categories and assignments. seconds: by step, so far."""
     started, folder, loop, experiment = time.monotonic(), run.folder.path, run.loop, run.experiment
-    carried = carry_over_ids(placed, context.before, context.withdrawn)
-    ids = name_categories(placed.category, placed.table.known, placed.k, carried, context.taken)
     centres = Centroids.measure(placed.features, placed.category, placed.k)
-    placed.calibrate(context.embedded)
-    lda = placed.scores.opinion if placed.scores and uses_lda(loop.method) else None
-    as_new = predict_as_new(placed, loop.method, lda) if placed.scores and placed.scores.labelled else None
-    found = build_discovery(placed, ids, context, as_new)
+    placed.calibrate(context.embedded, loop.method)
+    found = build_discovery(placed, context)
     seconds["describing"] = time.monotonic() - started
-    made = describe_run(run, seconds["training"], 1)
     timed = context.about.seconds
-    about = dataclasses.replace(
+    found.facts = dataclasses.replace(
         found.facts,
         method=experiment.method_name,
         k=placed.k,
         in_use=len(found.categories),
         seed=experiment.seed,
         steps=loop.position.counter,
-        epochs=made.epochs,
+        epochs=run.epochs,
         batch_size=experiment.train.batch_size,
-        mode=made.mode,
+        mode=run.mode,
         trained_on=len(loop.rows.usable),
         seconds=timed | {step: round(n, 1) for step, n in seconds.items() if step not in timed},
         provenance=run.facts,
     )
-    save_model(
-        folder,
-        experiment=experiment,
-        backbone=run.prepared.backbone,
-        method=loop.method,
-        tensors=loop.model_tensors(),
-        known=placed.table.known,
-        ids=ids,
-        centres=centres,
-        run_id=context.run_id,
-        opinion=lda.kept() if lda else None,
-    )
+    backbone = run.prepared.backbone
+    save_model(folder, experiment, backbone, loop, context.run_id, placed.ids, centres, placed.head)
     if context.about.round:
         write_features(folder, placed.features)
-    dataclasses.replace(found, facts=about).save(folder)
-
-
-def describe_run(run: Run, seconds: float, parallel: int) -> RunMeta:
-    """seconds: of training. parallel: runs that trained at once."""
-    loop = run.loop
-    return RunMeta(
-        variant=run.experiment.variant,
-        mode=loop.sources.mode(run.experiment.train.epochs, f"cached {run.views}"),
-        epochs=sum(loop.epochs(stage) for stage in loop.stages),
-        seconds=round(seconds, 1),
-        commit=run.facts["commit"],
-        hardware=run.facts["hardware"],
-        captured=loop.captured,
-        processes=run.facts["processes"],
-        parallel=parallel,
-        decode_seconds=round(run.prepared.decode_seconds, 1),
-        cache_seconds=round(run.cache.seconds, 1) if run.cache else 0.0,
-        wall_seconds=round(time.monotonic() - run.started, 1),
-    )
+    found.save(folder)
 
 
 def train(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -12,15 +11,12 @@ from typing import Any, Literal
 
 from holotype.errors import InputError
 from holotype.utils.heartbeat import Beat, RunProgress, is_alive, read_beat
-from holotype.utils.locks import LockInfo, read_lock_info
+from holotype.utils.locks import read_lock_info
 from holotype.utils.serialization import CorruptFile, read_json
 from holotype.utils.text import suggest_path
 
 State = Literal["running", "stopped", "failed", "dead", "finished", "begun"]
 """dead: it neither ended nor lives. begun: nobody works on it, and nobody can say why not."""
-IDENTITY_NAME, SCORES_NAME, STATE_NAME = "identity.json", "scores.json", "state.json"
-ROUNDS_NAME = "rounds"
-SCORED_NAME = ("all", "old", "new")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,64 +44,57 @@ class Status(RunProgress):
 
 
 def read_status(folder: Path) -> list[Status]:
-    """Of the run or discovery in `folder`, or of all those in a folder of runs, by name."""
+    """Return the status of the run or discovery in `folder`, or of all those in a folder of runs, by name."""
     if not folder.is_dir():
-        raise InputError(
-            f"There is no folder {folder}{suggest_path(folder)}; give the folder of a run, of a discovery or "
-            "of a sweep."
-        )
-    if is_run(folder):
-        return [status_of(folder)]
+        raise InputError(f"There is no folder {folder}{suggest_path(folder)}; give that of a run or of runs.")
     found = [status_of(each) for each in sorted(_runs_in(folder))]
     if not found:
-        raise InputError(
-            f"{folder} holds no run, and none of its folders does; give the --out of holotype train, bench or discover."
-        )
+        raise InputError(f"{folder} holds no run, and none of its folders does; give the --out of a run.")
     return found
 
 
-def is_run(folder: Path) -> bool:
-    """Is it that of a run or of a discovery, or about to be?"""
-    named = any((folder / name).exists() for name in (IDENTITY_NAME, SCORES_NAME))
-    return named or read_lock_info(folder) is not None
-
-
 def _runs_in(folder: Path, deep: int = 2) -> Iterator[Path]:
-    """Of a sweep: runs/NAME-METHOD-..., or runs/STUDY/NAME-METHOD-..."""
-    for each in folder.iterdir():
-        if each.is_dir() and not each.name.startswith("."):
-            if is_run(each):
-                yield each
-            elif deep > 1:
+    """Yield the folder itself, or those of a sweep: runs/NAME-METHOD-..., or runs/STUDY/NAME-METHOD-..."""
+    named = any((folder / name).exists() for name in ("identity.json", "scores.json"))
+    if named or read_lock_info(folder) is not None:
+        yield folder
+    elif deep:
+        for each in folder.iterdir():
+            if each.is_dir() and not each.name.startswith("."):
                 yield from _runs_in(each, deep - 1)
 
 
 def status_of(folder: Path) -> Status:
-    """Of one run or discovery."""
-    kind: Literal["run", "discovery"] = "discovery" if _is_discovery(folder) else "run"
-    beat, holder = read_beat(folder), read_lock_info(folder)
-    done = max((int(n.name) for n in _rounds(folder) if (n / SCORES_NAME).is_file()), default=0)
-    known = Status(folder=str(folder), kind=kind, state="begun", round=done, last_save=_last_save(folder))
+    """Return the status of one run or discovery."""
+    scores, beat, holder = folder / "scores.json", read_beat(folder), read_lock_info(folder)
+    rounds = [path for path in folder.glob("rounds/*") if path.name.isdecimal()]
+    done = [int(path.name) for path in rounds if (path / scores.name).is_file()]
+    discovery = (folder / "rounds").is_dir()
+    known = Status(
+        folder=str(folder),
+        kind="discovery" if discovery else "run",
+        state="begun",
+        round=max(done, default=0),
+        last_save=max((_changed(place / "state.json") for place in (folder, *rounds)), default=""),
+    )
     lives = holder is not None and is_alive(folder, holder.host, holder.time)
-    if holder and beat and lives and (holder.pid, holder.host) != (beat.pid, beat.host):
-        beat = None  # of a process before the one that has the folder now
+    if beat and holder and lives and (holder.pid, holder.host) != (beat.pid, beat.host):
+        beat = None  # a process that lives has taken the folder since
     if beat is not None:
-        told = _from_heartbeat(known, beat)
-        if told.alive and not is_alive(folder, beat.host, beat.time):
-            told = dataclasses.replace(told, state="dead")
-        if told.alive or kind == "discovery" or not (folder / SCORES_NAME).is_file():
+        told = _from_heartbeat(folder, known, beat)
+        if told.alive or discovery or not scores.is_file():
             return told
-    if lives and holder is not None:
-        return _from_lock(known, holder)
-    if (folder / SCORES_NAME).is_file():
-        return _finished(known, folder / SCORES_NAME)
-    if holder is not None:
-        return dataclasses.replace(_from_lock(known, holder), state="dead")
-    return known
+    if scores.is_file() and not lives:
+        return _finished(known, scores)
+    if holder is None:
+        return known
+    process: dict[str, Any] = {"pid": holder.pid, "host": holder.host, "command": holder.command}
+    state: State = "running" if lives else "dead"  # it has not said a word yet
+    return dataclasses.replace(known, state=state, phase="starting", last_sign=holder.time, **process)
 
 
-def _from_heartbeat(known: Status, beat: Beat) -> Status:
-    state: State = "running"
+def _from_heartbeat(folder: Path, known: Status, beat: Beat) -> Status:
+    state: State = "running" if is_alive(folder, beat.host, beat.time) else "dead"
     if beat.ended:
         state = "stopped" if beat.ended == "stopped" else "failed"
     progress = {one.name: getattr(beat, one.name) for one in dataclasses.fields(RunProgress)}
@@ -113,44 +102,18 @@ def _from_heartbeat(known: Status, beat: Beat) -> Status:
     return dataclasses.replace(known, **progress, state=state, last_save=saved, last_sign=beat.time)
 
 
-def _from_lock(known: Status, holder: LockInfo) -> Status:
-    """Somebody has the folder and has not said a word yet."""
-    process: dict[str, Any] = {"pid": holder.pid, "host": holder.host, "command": holder.command}
-    return dataclasses.replace(known, state="running", phase="starting", last_sign=holder.time, **process)
-
-
 def _finished(known: Status, file: Path) -> Status:
     try:
         own = read_json(file)["scores"]
-        scores = {name: float(own[name]) for name in SCORED_NAME if own.get(name) is not None}
+        scores = {name: float(own[name]) for name in ("all", "old", "new") if own.get(name) is not None}
     except (OSError, CorruptFile, KeyError, TypeError, ValueError, AttributeError):
         return dataclasses.replace(known, words=f"{file} cannot be read")
     return dataclasses.replace(known, state="finished", last_sign=_changed(file), scores=scores)
 
 
-def _is_discovery(folder: Path) -> bool:
-    if (folder / ROUNDS_NAME).is_dir():
-        return True
-    try:
-        content = read_json(folder / IDENTITY_NAME)
-        return "method" not in content and "backbone" in content
-    except (OSError, CorruptFile, TypeError):
-        return False
-
-
-def _rounds(folder: Path) -> list[Path]:
-    there = (folder / ROUNDS_NAME).iterdir() if (folder / ROUNDS_NAME).is_dir() else ()
-    return [path for path in there if path.is_dir() and path.name.isdecimal()]
-
-
-def _last_save(folder: Path) -> str:
-    """When a state was written that is still there."""
-    times = []
-    for place in (folder, *_rounds(folder)):
-        with contextlib.suppress(FileNotFoundError):  # a run that ends removes its own
-            times.append(_changed(place / STATE_NAME))
-    return max(times, default="")
-
-
 def _changed(file: Path) -> str:
-    return datetime.fromtimestamp(file.stat().st_mtime, UTC).isoformat(timespec="seconds")
+    """Return when a file was written; "" where there is none, as the state of a run that ended."""
+    try:
+        return datetime.fromtimestamp(file.stat().st_mtime, UTC).isoformat(timespec="seconds")
+    except OSError:
+        return ""

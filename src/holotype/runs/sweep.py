@@ -1,194 +1,37 @@
-"""Sweeps: methods x data sets x seeds, or the rows of a study; each run once.
+"""Sweeps: methods x data sets x seeds, or the rows of a study; each run once, several at a time in one process.
 
-A study selects its records by what its rows resolve to, not by names: one that several studies ask for exists once.
+Runs that train at once share the images, the frozen trunk and the token cache (resources.py) and take turns step by
+step (training/interleave.py).
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from holotype.data.csv import unescape_formula
-from holotype.data.datasets.registry import check_dataset
-from holotype.data.load import collection_name
-from holotype.errors import InputError
-from holotype.runs.build import drop_unusable_cache
-from holotype.runs.experiment import Experiment
-from holotype.runs.identity import identity_matches, identity_outline
-from holotype.runs.parallel import ScheduledRun, plan_runs, run_scheduled
-from holotype.runs.record import Key, Record, Records
-from holotype.runs.resolve import resolve
-from holotype.runs.resources import ResourceCache
-from holotype.runs.study import KEYS_OF_ROWS, Study, StudyRow, build_study, read_study, select_rows_by_name
-from holotype.runs.tables import COLUMN_TEXTS, Row, make_row, summarise, table_csv, table_markdown
+from holotype.errors import InputError, Stopped
+from holotype.runs.experiment import Experiment, stages_of
+from holotype.runs.identity import identity_of
+from holotype.runs.record import Key, Record, Records, check_agree
+from holotype.runs.resources import ResourceCache, check_fits, sharing_key
+from holotype.runs.run import Run, begin_run, finish_run, own_folder, run_experiment
+from holotype.runs.study import SettingChange, Study, SweepRequest, experiments, flags_study, read_study
+from holotype.runs.tables import Row, make_row, row_values, summarise, table_csv, table_markdown
+from holotype.training.interleave import train_in_turns
 from holotype.utils.atomic import write_text
-from holotype.utils.text import suggest
+from holotype.utils.distributed import rank
+from holotype.utils.heartbeat import update_heartbeat
 
 if TYPE_CHECKING:
     import pandas as pd
 
-
-@dataclass(frozen=True)
-class SettingChange:
-    """A setting on top of what a study says."""
-
-    setting: str
-    value: Any
-    where: str = ""
-    """A row, a METHOD or a METHOD@PRESET; "" for all rows."""
-
-    def __str__(self) -> str:
-        return f"{self.where}{':' if self.where else ''}{self.setting}={self.value}"
-
-
-@dataclass(frozen=True)
-class SweepRequest:
-    """Which part of a study is run, and how."""
-
-    rows: Sequence[str] | None = None
-    seeds: Sequence[int] | None = None
-    changes: Sequence[SettingChange] = ()
-    cache_views: str | None = None
-    root: str | None = None
-    progress: bool = True
-
-
-def flags_study(methods: Sequence[str], datasets: Sequence[str], seeds: Sequence[int]) -> Study:
-    """Methods (each with its preset, or not, as in rpc@reading) on data sets, as a study without a file."""
-    rows = {}
-    for word in methods:
-        method, _, preset = word.partition("@")
-        rows[word] = StudyRow(word, method, preset or "default", "", {}, tuple(datasets), tuple(seeds))
-    own: dict[str, tuple[str, ...]] = dict.fromkeys(rows, ())
-    return Study(Path("bench"), "", "off", None, rows, None, own)
-
-
-def selected_rows(study: Study, ask: SweepRequest) -> list[StudyRow]:
-    """The rows that are asked for, with the seeds that are asked for."""
-    rows = list(study.rows.values()) if ask.rows is None else select_rows_by_name(study, ask.rows)
-    if not rows:
-        raise InputError(f"--rows names no row; the rows of {study.name} are {', '.join(study.rows)}.")
-    if ask.seeds is None:
-        return rows
-    seeds = tuple(dict.fromkeys(ask.seeds))  # one that stands twice is no second run
-    if not seeds:
-        raise InputError("The list of seeds is empty; give whole numbers, or leave it out.")
-    return [replace(row, seeds=seeds) for row in rows]
-
-
-def experiments(study: Study, ask: SweepRequest, *, label: bool = True) -> list[Experiment]:
-    """Every row on each of its data sets with each of its seeds, settings checked.
-
-    label: whether the row's name is to stand in tables.
-    """
-    rows = [row for row in selected_rows(study, ask) if can_run(row, study, ask)]
-    changes = changes_by_row(ask.changes, rows, study if label else None)
-    made = []
-    for dataset in dict.fromkeys(dataset for row in rows for dataset in row.datasets):
-        for row in rows:
-            if dataset in row.datasets:
-                for seed in row.seeds:
-                    one = resolve_row(study, replace(row, seeds=(seed,)), dataset, ask, changes[row.name])
-                    made.append(replace(one, label=row.name if label else None))
-    return made
-
-
-def can_run(row: StudyRow, study: Study, ask: SweepRequest) -> bool:
-    """A row that names its records belongs to another version; it is passed over, and refused if it was asked for."""
-    if row.record is not None and ask.rows is not None:
-        at = f" (it belongs to commit {study.commit})" if study.commit else ""
-        raise InputError(
-            f"Row {row.name} of {study.file} cannot be run by this version{at}: its settings or its revision are gone; "
-            "its records are kept."
-        )
-    return row.record is None
-
-
-def resolve_row(
-    study: Study,
-    row: StudyRow,
-    dataset: str,
-    ask: SweepRequest | None = None,
-    changes: Mapping[str, Any] | None = None,
-) -> Experiment:
-    """A row on one data set, with its first seed."""
-    ask = ask or SweepRequest()
-    overrides = {**row.settings, **(changes or {}), "cache_views": ask.cache_views or study.cache_views}
-    overrides |= {"seed": row.seeds[0]} | ({} if ask.progress else {"progress": False})
-    overrides |= {"root": ask.root} if ask.root else {}
-    try:
-        check_dataset(dataset)
-        return drop_unusable_cache(resolve(row.method, dataset, row.preset, overrides))
-    except InputError as error:
-        if not study.question:  # made of flags: there is no row to name
-            raise
-        past = (
-            f" The study belongs to commit {study.commit}: check that out to run it." if study.commit else ""
-        )
-        raise InputError(f"Row {row.name} of {study.file}: {error}{past}") from error
-
-
-def changes_by_row(
-    changes: Sequence[SettingChange], rows: Sequence[StudyRow], study: Study | None
-) -> dict[str, dict[str, Any]]:
-    """The changes that concern each row; later ones win."""
-    found: dict[str, dict[str, Any]] = {row.name: {} for row in rows}
-    names = list(study.rows) if study else []
-    for change in changes:
-        if change.setting in KEYS_OF_ROWS:
-            raise InputError(f"--set {change} is not possible; holotype bench --help lists the flag for it.")
-        concerned = [row for row in rows if _applies_to(change.where, row, names)]
-        if not concerned:
-            near = suggest(change.where, [word for row in rows for word in (row.name, row.method)])
-            rule = f"is neither a row that is run nor the method of one; the rows are {', '.join(found)}"
-            rule = rule if study else "is not among --methods"
-            raise InputError(f"--set {change} names {change.where!r}{near}, which {rule}.")
-        for row in concerned:
-            found[row.name][change.setting] = change.value
-    return found
-
-
-def _applies_to(where: str, row: StudyRow, names: Sequence[str]) -> bool:
-    """Where a row is called like a method, its name means the row alone."""
-    if where in names:
-        return where == row.name
-    return where in ("", row.method, f"{row.method}@{row.preset}")
-
-
-# -- records --------------------------------------------------------------------------------------------
-
-
-def select_records(
-    study: Study,
-    row: StudyRow,
-    dataset: str,
-    records: Iterable[Record],
-    ask: SweepRequest | None = None,
-    changes: Mapping[str, Any] | None = None,
-) -> list[Record]:
-    """The records of a row on one data set (as records call it), by seed; conflicting ones are refused."""
-    if row.record is not None:
-        found = [r for r in records if r.identity.hash == row.record and r.identity.data["name"] == dataset]
-    else:
-        named = next(name for name in row.datasets if dataset in (name, collection_name(name)))
-        told = identity_outline(resolve_row(study, row, named, ask, changes))
-        found = [record for record in records if identity_matches(record.identity, told)]
-    found = sorted(
-        (r for r in found if r.identity.seed in row.seeds), key=lambda record: record.identity.seed
-    )
-    other = next((r.identity for r in found if r.identity.hash != found[0].identity.hash), None)
-    if other is not None:
-        first = found[0].identity
-        keys = first.parts | other.parts
-        apart = (key for key in keys if key != "seed" and first.parts.get(key) != other.parts.get(key))
-        raise InputError(
-            f"The row {row.name} of {study.name} has records of two kinds, {first.name} and {other.name}, which "
-            f"differ in {next(apart)}; move those of one kind away."
-        )
-    return found
+Log = Callable[[str], None]
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -200,28 +43,18 @@ class Sweep:
     records: list[Record]
 
     def to_markdown(self) -> str:
-        """The table for people."""
+        """Return the table for people."""
         return table_markdown(self.rows)
 
     def to_csv(self) -> str:
-        """The table for programs, numbers unrounded."""
+        """Return the table for programs, numbers unrounded."""
         return table_csv(self.rows)
 
     def to_frame(self) -> pd.DataFrame:
-        """The same as a frame of pandas."""
-        import io
-
+        """Return the same as a frame of pandas."""
         import pandas as pd
 
-        frame = pd.read_csv(
-            io.StringIO(self.to_csv()),
-            dtype=dict.fromkeys(COLUMN_TEXTS, str),
-            keep_default_na=False,
-            na_values=[""],
-        )
-        return frame.assign(
-            **{name: frame[name].map(unescape_formula, na_action="ignore") for name in COLUMN_TEXTS}
-        )
+        return pd.DataFrame([row_values(row) for row in self.rows])
 
 
 def bench(
@@ -241,58 +74,245 @@ def bench(
 ) -> Sweep:
     """Run methods on data sets with several seeds, or the rows of a study; a run that is recorded is not run again.
 
-    study: a study file, or what would stand in one. Without it: methods (each with its preset or not, as in
-    rpc@reading), datasets, seeds. settings: dotted settings of `holotype train` for all rows, or for one with
-    ROW:SETTING. results: folder of records (default: results, or results beside the study file); out: of run folders.
-    If runs fail, the others are still made and recorded; then RunsFailed, an InputError, names the failed ones.
+    Args:
+        study: A study file, or what would stand in one. Without it: methods, datasets, seeds.
+        methods: Each with its preset or not, as in rpc@reading.
+        settings: Dotted settings of `holotype train` for all rows, or for one with ROW:SETTING.
+        results: Folder of records (default: results, or results beside the study file).
+        out: Folder of run folders.
+
+    Raises:
+        RunsFailed: Some runs failed; the others were made and recorded. It is an InputError.
     """
-    made, label = _study(study, methods, datasets, seeds)
+    for name, given in {"methods": methods, "datasets": datasets, "seeds": seeds or ()}.items():
+        if isinstance(given, str) or not isinstance(given, Sequence):
+            raise InputError(f"bench takes a list of {name}, not {given!r}; put it into brackets.")
+    if (study is not None) == bool(methods or datasets) or bool(methods) != bool(datasets):
+        raise InputError("bench needs a study, or methods and datasets; give one of the two.")
+    if study is None:
+        plan = flags_study(methods, [os.fspath(one) for one in datasets], tuple(seeds or (0,)))
+    else:
+        plan = read_study(study)
     changes = []
     for key, value in (settings or {}).items():
         where, _, setting = key.rpartition(":")
         changes.append(SettingChange(setting.replace("-", "_"), value, where))
     ask = SweepRequest(rows, seeds, changes, cache_views, str(root) if root else None, progress)
-    records = Records(results or default_results(made, label))
-    shelf = ResourceCache()
-    planned = plan_runs(
-        experiments(made, ask, label=label), records, Path(out or default_out(made, label)), shelf
-    )
-    return plan_sweep(planned, run_scheduled(planned, lambda line: None, shelf, parallel=parallel))
+    records, shelf = Records(results or default_results(plan)), ResourceCache()
+    planned = plan_runs(experiments(plan, ask), records, Path(out or default_out(plan)), shelf)
+    return sweep_of(planned, run_scheduled(planned, lambda line: None, shelf, parallel=parallel))
 
 
-def _study(
-    study: Path | str | Mapping[str, Any] | None,
-    methods: Sequence[str],
-    datasets: Sequence[str | os.PathLike[str]],
-    seeds: Sequence[int] | None,
-) -> tuple[Study, bool]:
-    """The study, and whether it has names of its own for its rows."""
-    for name, given in {"methods": methods, "datasets": datasets, "seeds": seeds or ()}.items():
-        if isinstance(given, str) or not isinstance(given, Sequence):
-            raise InputError(f"bench takes a list of {name}, not {given!r}; put it into brackets.")
-    if study is None:
-        if not methods or not datasets:
-            raise InputError("bench needs methods and datasets, or a study.")
-        return flags_study(methods, [os.fspath(one) for one in datasets], tuple(seeds or (0,))), False
-    if methods or datasets:
-        raise InputError("bench takes a study, or methods and datasets; leave out one of them.")
-    return build_study(study, "study") if isinstance(study, Mapping) else read_study(Path(study)), True
+def default_results(study: Study) -> Path:
+    """Return the folder beside the study file; `results` where there is none."""
+    return study.file.parent / "results" if study.file.suffix else Path("results")
 
 
-def default_results(study: Study, label: bool) -> Path:
-    """Beside the study file; `results` where there is none."""
-    return study.file.parent / "results" if label and study.file.suffix else Path("results")
+def default_out(study: Study) -> Path:
+    return Path("runs") / study.name if study.question else Path("runs")
 
 
-def default_out(study: Study, label: bool) -> Path:
-    return Path("runs") / study.name if label else Path("runs")
+@dataclass(frozen=True)
+class ScheduledRun:
+    """A run to be made, or one that is done."""
+
+    experiment: Experiment
+    key: Key
+    """Hash and seed: equal for runs that are one, whatever they are called."""
+    name: str
+    """Of its run folder, and in lines."""
+    records: Records
+    """Where its record belongs."""
+    done: Record | None
+    asked: int = 0
+    """Its place among the runs as they were asked for, which tables keep."""
 
 
-# -- tables ---------------------------------------------------------------------------------------------
+class RunsFailed(InputError):
+    """Some runs of a sweep failed; the others were made all the same."""
+
+    def __init__(self, sentence: str, found: dict[Key, Record]) -> None:
+        """found: the records of those that did not fail, by the keys of the plan."""
+        super().__init__(sentence)
+        self.found = found
 
 
-def plan_sweep(planned: Sequence[ScheduledRun], found: Mapping[Key, Record]) -> Sweep:
-    """The rows of planned runs. found: their records, by the keys of the plan; those that failed have none."""
+def plan_runs(
+    runs: Sequence[Experiment],
+    records: Records,
+    out: Path,
+    shelf: ResourceCache,
+    elsewhere: Records | None = None,
+) -> list[ScheduledRun]:
+    """Find out before anything is trained that all inputs are there, and which runs are done. Writes nothing.
+
+    A run is done when `records`, or those `elsewhere`, hold one of its identity. The others get run folders in `out`.
+    Runs that can share data stand together.
+    """
+    planned: list[ScheduledRun] = []
+    first: dict[Key, ScheduledRun] = {}
+    asked = {id(experiment): number for number, experiment in enumerate(runs)}
+    for experiment in (one for group in run_groups(runs, sharing_key) for one in group):
+        ready = shelf.get(experiment)
+        identity = identity_of(experiment, ready)
+        key = (identity.hash, identity.seed)
+        method = experiment.method_name.replace(":", ".").replace("/", "-")
+        name = f"{ready.data.table.name}-{method}-{experiment.variant}-s{key[1]}-{key[0][:8]}"
+        experiment.out = str(out / name)
+        mine, theirs = records.by_key.get(key), elsewhere.by_key.get(key) if elsewhere else None
+        check_agree(mine, theirs, f"The record of {name} in {records.folder}")
+        if not (mine or theirs):
+            check_fits(experiment, ready.data, ready.backbone)
+        run = ScheduledRun(experiment, key, name, records, mine or theirs, asked[id(experiment)])
+        same = first.setdefault(key, run)
+        if same.name != name:  # the second row would be a copy of the first
+            one, two = same.experiment.label or same.name, experiment.label or name
+            raise InputError(f"{one} and {two} are the same experiment with seed {key[1]}; leave one out.")
+        planned.append(run)
+    return planned
+
+
+def run_groups(items: Sequence[T], key: Callable[[T], object]) -> list[list[T]]:
+    """Group items with the same key, in the order in which the keys first come up."""
+    found: dict[object, list[T]] = {}
+    for item in items:
+        found.setdefault(key(item), []).append(item)
+    return list(found.values())
+
+
+def run_scheduled(
+    planned: Sequence[ScheduledRun], say: Log, shelf: ResourceCache, *, parallel: int = 1
+) -> dict[Key, Record]:
+    """Make the runs that are not done, `parallel` at a time. One that fails does not keep the others from running: at
+    the end RunsFailed names those that did, and has the records of the others.
+
+    A run that several studies plan is made once. Returns the records by the keys of the plan, which a run with fewer
+    views than asked for (memory was short) does not bear itself.
+    """
+    if parallel < 1:
+        raise InputError(f"--parallel must be at least 1, not {parallel}.")
+    found: dict[Key, Record] = {}
+    same: dict[Key, list[tuple[str, ScheduledRun]]] = {}
+    for number, run in enumerate(planned, start=1):
+        place = f"[{number}/{len(planned)}] {run.name}"
+        if run.done:
+            say(f"{place}: done before, {run.records.path(run.key)}")
+            save_record(run, run.done)
+            found[run.key] = run.done
+        else:
+            same.setdefault(run.key, []).append((place, run))
+    due = [runs[0][1] for runs in same.values()]
+    shelf.planned = [run.experiment for run in due]
+    failed: dict[str, InputError] = {}
+    for batch in run_batches(due, parallel, say):
+        if len(batch) > 1:
+            say(f"{len(batch)} runs at once: {', '.join(run.name for run in batch)}")
+        for made, outcome in zip(batch, run_batch(batch, shelf), strict=True):
+            for place, run in same[made.key]:
+                if isinstance(outcome, InputError):
+                    say(f"{place}: failed: {outcome}")
+                    failed[run.name] = outcome
+                    continue
+                save_record(run, outcome)
+                found[run.key] = outcome
+                score = "none" if outcome.scores.all is None else f"{100 * outcome.scores.all:.1f}"
+                say(f"{place}: All {score}, {outcome.made.seconds} s")
+    if failed:
+        count = f"{len(failed)} of {len({run.name for run in planned})} runs failed"
+        reason = next(iter(failed.values()))
+        raise RunsFailed(f"{count}, {', '.join(failed)}; the first because {reason}", found)
+    return found
+
+
+def save_record(run: ScheduledRun, record: Record) -> None:
+    """Put a record where it belongs, once, by the first process."""
+    if rank() == 0 and record.key not in run.records.by_key:
+        run.records.add(record)
+
+
+def run_batches(runs: Sequence[ScheduledRun], parallel: int, say: Log) -> Iterator[list[ScheduledRun]]:
+    """Yield runs that can train together, at most `parallel` at a time; the others one by one, with a word why."""
+    if parallel == 1:
+        yield from ([run] for run in runs)
+        return
+    for group in run_groups(runs, lambda run: f"{sharing_key(run.experiment)} {run.experiment.train.matmul}"):
+        together = []
+        for run in group:
+            if reason := reason_alone(run.experiment):
+                say(f"{run.name} runs by itself: {reason}")
+                yield [run]
+            else:
+                together.append(run)
+        for first in range(0, len(together), parallel):
+            yield together[first : first + parallel]
+
+
+def reason_alone(experiment: Experiment) -> str:
+    """Return why a run cannot share the device with others; "" if it can."""
+    if experiment.devices > 1:
+        return f"it takes {experiment.devices} processes"
+    if any(stage.needs == "images" for stage in stages_of(experiment)):
+        return f"{experiment.method_name} takes images instead of tokens"
+    return ""
+
+
+def run_batch(batch: Sequence[ScheduledRun], shelf: ResourceCache) -> list[Record | InputError]:
+    """Return the records of runs that are made at once, or what was wrong with them."""
+    try:
+        if len(batch) == 1:
+            return [run_experiment(batch[0].experiment, shelf)]
+        return run_together([run.experiment for run in batch], shelf)
+    except InputError as error:
+        return [error.alone()] * len(batch)  # the next ones need the room
+
+
+def run_together(
+    experiments: Sequence[Experiment], shelf: ResourceCache | None = None
+) -> list[Record | InputError]:
+    """Train, score and write several runs at once; of one that fails the error takes its place, and the others go on.
+
+    They must share data, backbone, device, precision and store, use one process each (`run_batches`), and have folders
+    of different names.
+    """
+    started, shelf = time.monotonic(), shelf or ResourceCache()
+    shelf.planned = [*shelf.planned, *(e for e in experiments if e not in shelf.planned)]
+    outcome: dict[str, Record | InputError] = {}
+    runs: dict[str, Run] = {}
+    stopped: list[Stopped] = []
+    with contextlib.ExitStack() as folders:
+        for experiment in experiments:
+            name = experiment.folder.name
+            try:
+                folders.enter_context(own_folder(experiment.folder))
+                run = begin_run(experiment, shelf, keep_caches=bool(runs))
+            except InputError as error:
+                outcome[name] = _failure(experiment, error)
+                continue
+            if isinstance(run, Run):
+                run.started, runs[name] = started, run
+            else:
+                outcome[name] = run
+        for name, end in train_in_turns({name: run.loop for name, run in runs.items()}).items():
+            if isinstance(end.outcome, Stopped):
+                stopped.append(Stopped(f"{name}: {end.outcome}", end.outcome.number))
+                continue
+            try:
+                outcome[name] = finish_run(runs[name], end.prediction(), end.seconds, parallel=len(runs))
+            except InputError as error:
+                outcome[name] = _failure(runs[name].experiment, error)
+        if stopped:
+            raise Stopped("; ".join(map(str, stopped)), stopped[0].number)
+    return [outcome[experiment.folder.name] for experiment in experiments]
+
+
+def _failure(experiment: Experiment, error: InputError) -> InputError:
+    """Also in the heartbeat of the run: the others go on, and need the room."""
+    update_heartbeat(experiment.folder, ended="failed", words=str(error))
+    return error.alone()
+
+
+def sweep_of(planned: Sequence[ScheduledRun], found: Mapping[Key, Record]) -> Sweep:
+    """Return the rows of planned runs. found: their records, by the keys of the plan; those that failed have none."""
     named: dict[tuple[str, str], list[Record]] = {}
     for run in sorted((run for run in planned if run.key in found), key=lambda run: run.asked):
         record = found[run.key]
@@ -302,17 +322,15 @@ def plan_sweep(planned: Sequence[ScheduledRun], found: Mapping[Key, Record]) -> 
 
 
 def write_tables(folder: Path, name: str, sweep: Sweep) -> str:
-    """NAME.md and NAME.csv in a folder of results; returns the Markdown."""
+    """Write NAME.md and NAME.csv into a folder of results; returns the Markdown."""
     write_text(folder / f"{name}.md", sweep.to_markdown())
     write_text(folder / f"{name}.csv", sweep.to_csv())
     return sweep.to_markdown()
 
 
 def all_records(records: Records) -> Sweep:
-    """All records of a folder of results."""
+    """Return all records of a folder of results."""
     found = list(records.by_key.values())
     if not found:
-        raise InputError(
-            f"There is no record in {records.folder}; run holotype bench first, or name its folder with --results."
-        )
+        raise InputError(f"There is no record in {records.folder}; run holotype bench, or give --results.")
     return Sweep(summarise(found), found)

@@ -48,20 +48,15 @@ class Published:
 
 @cache
 def read_published() -> dict[str, Any]:
-    """The content of published.json."""
+    """Return the content of published.json."""
     return dict(json.loads(Path(__file__).with_name("published.json").read_text(encoding="utf-8")))
 
 
-def share_old(dataset: str) -> float:
-    """r: the share of known-class images among the unlabelled training images of a benchmark."""
-    counts = read_published()["share_old"][dataset]
-    return float(counts["old"] / counts["unlabelled"])
-
-
 def find_published(method: str, dataset: str, table: str = "main") -> Published | None:
-    """The printed scores of a method (or of an ablation's row), None where nothing is printed."""
+    """Return the printed scores of a method (or of an ablation's row), None where nothing is printed."""
     cells = read_published()[table]["cells"].get(dataset, {}).get(method)
-    return None if cells is None else Published(cells[0], cells[1], cells[2], share_old(dataset))
+    counts = read_published()["share_old"].get(dataset)
+    return Published(cells[0], cells[1], cells[2], counts["old"] / counts["unlabelled"]) if cells else None
 
 
 FLOOR, FOOTNOTE_MARK = "kmeans", "simgcd"
@@ -69,7 +64,7 @@ FLOOR, FOOTNOTE_MARK = "kmeans", "simgcd"
 
 
 def progress_to_simgcd(value: float, floor: float, mark: float) -> float | None:
-    """p = (All - k-means) / (SimGCD - k-means): 0 at k-means, 1 at SimGCD; None where SimGCD is not above k-means.
+    """Return p = (All - k-means) / (SimGCD - k-means), 0 at k-means and 1 at SimGCD; None where SimGCD is not above.
 
     It compares methods across backbones, where per cent cannot be compared.
     """
@@ -86,7 +81,7 @@ class PublishedProgress:
 
 
 def published_progress(method: str, dataset: str) -> PublishedProgress | None:
-    """p of the printed All; None where one of the three is not printed."""
+    """Return p of the printed All; None where one of the three is not printed."""
     rows = [find_published(name, dataset) for name in (method, FLOOR, FOOTNOTE_MARK)]
     found = [row for row in rows if row is not None]
     if len(found) < len(rows):
@@ -95,25 +90,9 @@ def published_progress(method: str, dataset: str) -> PublishedProgress | None:
     return None if p is None else PublishedProgress(p, all(row.lawful for row in found))
 
 
-HEADINGS = {
-    "dataset": "Data set",
-    "method": "Method",
-    "variant": "Variant",
-    "backbone": "Backbone",
-    "train_blocks": "Blocks",
-    "epochs": "Epochs",
-    "mode": "Mode",
-}
-"""Facts that the table for people shows, and what it calls them."""
-SEPARATE_COLUMNS = (
-    *("dataset", "method", "variant", "mode", "epochs"),
-    *("backbone", "train_blocks", "config_hash"),
-)
-"""Facts of a row. Runs of different hashes are never averaged."""
+SHOWN_FACTS = ("dataset", "method", "variant", "backbone", "train_blocks", "epochs", "mode")
+"""Of the table for people."""
 SCORE_COLUMNS = ("all", "old", "new")
-NUMBERS = ("epochs", "train_blocks")
-COLUMN_TEXTS = (*(name for name in SEPARATE_COLUMNS if name not in NUMBERS), "seeds", "commits", "hardware")
-"""Columns of the table for programs that are no numbers, though a hash may look like one."""
 
 
 @dataclass(frozen=True)
@@ -121,9 +100,9 @@ class Row:
     """Runs of one configuration over seeds."""
 
     facts: dict[str, Any]
-    """The values of APART."""
+    """What keeps rows apart. Runs of different hashes are never averaged."""
     scores: dict[str, list[float] | None]
-    """Per cent of each seed, by name in SCORES; None where there is no such image."""
+    """Per cent of each seed, by name in SCORE_COLUMNS; None where there is no such image."""
     seeds: tuple[int, ...]
     seconds: float
     """Mean training time."""
@@ -134,23 +113,8 @@ class Row:
     """What must be known of the backbone; "" for most."""
 
 
-def row_facts(record: Record, name: str | None = None) -> dict[str, Any]:
-    """What a table says of a run. name: of its row, where it has one; else what it was called when it was made."""
-    identity, made = record.identity, record.made
-    return {
-        "dataset": identity.data["name"],
-        "method": identity.method["name"],
-        "variant": name or made.variant,
-        "mode": made.mode,
-        "epochs": made.epochs,
-        "backbone": identity.backbone["name"],
-        "train_blocks": identity.backbone["train_blocks"],
-        "config_hash": identity.hash,
-    }
-
-
 def summarise(records: Iterable[Record]) -> list[Row]:
-    """One row for each hash, in the order of data set, method and variant."""
+    """Return one row for each hash, in the order of data set, method and variant."""
     groups: dict[str, list[Record]] = {}
     for record in records:
         groups.setdefault(record.identity.hash, []).append(record)
@@ -160,50 +124,58 @@ def summarise(records: Iterable[Record]) -> list[Row]:
 def _place(row: Row) -> tuple[Any, ...]:
     order, method = list(read_published()["methods"]), row.facts["method"]
     rank = order.index(method) if method in order else len(order)
-    return (row.facts["dataset"], rank, *(str(row.facts[key]) for key in SEPARATE_COLUMNS))
+    return (row.facts["dataset"], rank, *map(str, row.facts.values()))
 
 
 def make_row(records: Sequence[Record], name: str | None = None) -> Row:
-    """Runs that differ in nothing but the seed. name: what the row is called."""
+    """Join runs that differ in nothing but the seed. name: of the row; else what the first was called when made."""
     group = sorted(records, key=lambda record: record.identity.seed)
-    told = row_facts(group[0], name)
-    scores: dict[str, list[float] | None] = {}
-    for kind in SCORE_COLUMNS:
-        values = [getattr(record.scores, kind) for record in group]
-        scores[kind] = [100 * value for value in values if value is not None] or None
+    identity, made = group[0].identity, group[0].made
+    facts = {
+        "dataset": identity.data["name"],
+        "method": identity.method["name"],
+        "variant": name or made.variant,
+        "mode": made.mode,
+        "epochs": made.epochs,
+        "backbone": identity.backbone["name"],
+        "train_blocks": identity.backbone["train_blocks"],
+        "config_hash": identity.hash,
+    }
+    scores = {kind: [getattr(record.scores, kind) for record in group] for kind in SCORE_COLUMNS}
     return Row(
-        facts=told,
-        scores=scores,
+        facts=facts,
+        scores={kind: [100 * v for v in values if v is not None] or None for kind, values in scores.items()},
         seeds=tuple(record.identity.seed for record in group),
         seconds=mean(record.made.seconds for record in group),
-        published=find_published(told["method"], told["dataset"]),
+        published=find_published(facts["method"], facts["dataset"]),
         commits=tuple(sorted({record.made.commit for record in group})),
         hardware=tuple(sorted({record.made.hardware for record in group})),
-        caveat=backbone_caveat(group[0].identity.backbone["digest"]),
+        caveat=backbone_caveat(identity.backbone["digest"]),
     )
 
 
 def mean_and_std(values: list[float] | None) -> str:
-    """`61.2 ± 0.8` (ddof = 1), without the deviation where there is one value, `none` where there is none."""
+    """Return `61.2 ± 0.8` (ddof = 1), without the deviation where there is one value, `none` where there is none."""
     if values is None:
         return "none"
     return f"{mean(values):.1f} ± {stdev(values):.1f}" if len(values) > 1 else f"{mean(values):.1f}"
 
 
 def table_markdown(rows: Sequence[Row]) -> str:
-    """The table for people."""
+    """Return the table for people."""
     scores = ["All", "Old", "New"]
-    header = [*HEADINGS.values(), "n", *scores, *(f"{name} (published)" for name in scores), "Config"]
+    named = [name.replace("_", " ").capitalize() for name in SHOWN_FACTS]
+    header = [*named, "n", *scores, *(f"{name} (published)" for name in scores), "Config"]
     lines = [_cells(header), _cells(["---"] * len(header))]
     for row in rows:
-        cells = [str(row.facts[key]) for key in HEADINGS] + [str(len(row.seeds))]
+        cells = [str(row.facts[key]) for key in SHOWN_FACTS] + [str(len(row.seeds))]
         cells += [mean_and_std(row.scores[name]) for name in SCORE_COLUMNS] + published_cells(row.published)
         lines.append(_cells([*cells, row.facts["config_hash"][:8]]))
     return "\n".join([*lines, "", *footnotes(rows)]) + "\n"
 
 
 def published_cells(published: Published | None) -> list[str]:
-    """All, Old and New as printed, with a star where they cannot be right."""
+    """Return All, Old and New as printed, with a star where they cannot be right."""
     if published is None:
         return ["", "", ""]
     star = "" if published.lawful else r"\*"
@@ -211,7 +183,7 @@ def published_cells(published: Published | None) -> list[str]:
 
 
 def footnotes(rows: Sequence[Row]) -> list[str]:
-    """What must be said below a table of these rows."""
+    """Return what must be said below a table of these rows."""
     notes = [
         "All, Old, New: per cent of the unlabelled training images, one global assignment, last epoch; "
         "mean ± standard deviation (ddof 1) over n seeds."
@@ -234,20 +206,20 @@ def _cells(cells: list[str]) -> str:
     return "| " + " | ".join(cell.replace("|", r"\|") for cell in cells) + " |"
 
 
+def row_values(row: Row) -> dict[str, Any]:
+    """Return a row for programs: column to number, unrounded, or text; None where there is nothing."""
+    found = row.facts | {"n": len(row.seeds), "seeds": " ".join(map(str, row.seeds))}
+    for name in SCORE_COLUMNS:
+        values = row.scores[name] or []
+        found[f"{name}_mean"] = mean(values) if values else None
+        found[f"{name}_std"] = stdev(values) if len(values) > 1 else None
+    found |= {f"published_{name}": getattr(row.published, name, None) for name in (*SCORE_COLUMNS, "lawful")}
+    commits, hardware = " ".join(row.commits), "; ".join(row.hardware)
+    return found | {"seconds": row.seconds, "commits": commits, "hardware": hardware}
+
+
 def table_csv(rows: Sequence[Row]) -> str:
-    """The table for programs, numbers unrounded."""
-    scores = [f"{name}_{kind}" for name in SCORE_COLUMNS for kind in ("mean", "std")]
-    printed = [f"published_{name}" for name in (*SCORE_COLUMNS, "lawful")]
-    lines: list[list[Any]] = [
-        [*SEPARATE_COLUMNS, "n", "seeds", *scores, *printed, "seconds", "commits", "hardware"]
-    ]
-    for row in rows:
-        facts = [row.facts[key] for key in SEPARATE_COLUMNS]
-        cells: list[Any] = [escape_formula(cell) if isinstance(cell, str) else cell for cell in facts]
-        cells += [len(row.seeds), " ".join(map(str, row.seeds))]
-        for values in (row.scores[name] or [] for name in SCORE_COLUMNS):
-            cells += [mean(values) if values else "", stdev(values) if len(values) > 1 else ""]
-        known = row.published
-        cells += ["", "", "", ""] if known is None else [known.all, known.old, known.new, known.lawful]
-        lines.append([*cells, row.seconds, " ".join(row.commits), "; ".join(row.hardware)])
-    return csv_text(lines)
+    """Return the table for programs, numbers unrounded."""
+    lines = [row_values(row) for row in rows]
+    cells = [[escape_formula(v) if isinstance(v, str) else v for v in line.values()] for line in lines]
+    return csv_text([*(list(line) for line in lines[:1]), *cells])

@@ -17,14 +17,12 @@ import torch
 from torch import Tensor
 
 from holotype.config.schema import TrainConfig
-from holotype.data.bursts import burst_units, first_frames
 from holotype.data.samplers import SAMPLERS, keyed_generator
-from holotype.data.table import Table
+from holotype.data.table import Table, burst_units, first_frames
 from holotype.errors import InputError
 from holotype.methods.base import Method, Progress, Stage
 from holotype.models.token_cache import CacheShards
-from holotype.training.prefetch import to_device
-from holotype.training.views import Key, ViewSource
+from holotype.training.views import Key, ViewSource, to_device
 from holotype.utils.distributed import world_size
 
 log = logging.getLogger("holotype")

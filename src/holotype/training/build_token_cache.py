@@ -137,9 +137,6 @@ def open_cache(
     return cache
 
 
-# -- how many views fit where -----------------------------------------------------------------------------
-
-
 @dataclass(frozen=True)
 class CachePlan:
     """Where a cache goes, and how many views it can hold there."""
@@ -205,9 +202,6 @@ def smaller_views(wanted: CacheViews, needs: Views, fixed: bool) -> Iterator[Cac
     for weak in range(wanted.weak - 1, max(LEAST_VIEWS.weak, needs.weak) - 1, -1):
         strong = max(least_strong, round(wanted.strong * weak / wanted.weak))
         yield CacheViews(weak, strong)
-
-
-# -- read or built ----------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -294,9 +288,6 @@ def _through_file(place: CachePlace, limit: int, fill: Fill) -> Tokens:
     return found
 
 
-# -- the views of an image --------------------------------------------------------------------------------
-
-
 @torch.no_grad()
 def fill_cache(
     tokens: Tensor,
@@ -338,9 +329,6 @@ def draw_view(store: ImageStore, usable: Tensor, views: CacheViews, view: int) -
 def draw_strong(number: int) -> Recipe:
     """The recipe of one row that strong view `number` of every image shares."""
     return draw_recipe(1, keyed_generator(VIEW_SEED, "cache", "recipe", number), share="batch")
-
-
-# -- what decides its content -----------------------------------------------------------------------------
 
 
 def cache_key(

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING, Literal, TypeVar
 
-from holotype.config.types import DEVICE_NAMES, is_device_name
+from holotype.config.parse import DEVICE_NAMES, is_device_name
 from holotype.errors import InputError
 from holotype.utils.console import progress_bar
 

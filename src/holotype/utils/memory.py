@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from holotype.config.types import Gigabytes
+from holotype.config.parse import Gigabytes
 from holotype.errors import InputError
 from holotype.utils.atomic import OWN_SUFFIX, claimed, remove_unused
 
@@ -210,8 +210,6 @@ def _read(path: Path) -> str:
     except OSError:
         return ""
 
-
-# -- the cache folder ---------------------------------------------------------------------------------
 
 TOKENS = "tokens"
 """The folder of token caches."""

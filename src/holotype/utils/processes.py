@@ -28,8 +28,6 @@ from types import FrameType
 
 from holotype.errors import InputError, Interrupted
 
-# -- signals ------------------------------------------------------------------------------------------
-
 STOP_SIGNALS = tuple(
     getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)
 )
@@ -70,8 +68,6 @@ def _interrupt(number: int, frame: FrameType | None) -> None:
     _last_signal = Interrupted(number)
     raise _last_signal
 
-
-# -- several processes --------------------------------------------------------------------------------
 
 PARENT = "HOLOTYPE_PARENT"
 """Process that started this one; without it there is nothing to do."""

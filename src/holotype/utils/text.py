@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import os
+import unicodedata
 from collections.abc import Iterable
 from itertools import islice
 from pathlib import Path
@@ -65,3 +66,9 @@ def suggest_path(path: Path | str) -> str:
         return ""
     close = difflib.get_close_matches(wanted.name, names, n=1)
     return f" (did you mean {wanted.with_name(close[0])}?)" if close and wanted.name else ""
+
+
+def nfc(name: str) -> str:
+    """Return the name with each letter and its accents in one (NFC). Folders that were made on a Mac have them apart,
+    browsers and lists do not, and both look the same."""
+    return unicodedata.normalize("NFC", name)

@@ -20,7 +20,7 @@ from holotype.data.datasets.cars import list_cars
 from holotype.data.datasets.cifar import list_cifar10, list_cifar100
 from holotype.data.datasets.cub import list_cub
 from holotype.data.datasets.image_folder import list_cifar100_200, list_herbarium19, list_imagenet100
-from holotype.data.storage import is_address, is_pattern
+from holotype.data.paths import is_address, is_pattern
 from holotype.data.table import Table
 from holotype.errors import InputError
 from holotype.utils.text import suggest, suggest_path

@@ -17,14 +17,13 @@ from typing import Literal
 
 from holotype.data.csv import is_utf8
 from holotype.data.image_files import IMAGE_EXTENSIONS, install_hint, no_image
-from holotype.data.label_hygiene import nfc
-from holotype.data.paths import Paths, relative
+from holotype.data.paths import Paths, relative, split_query, with_query
 from holotype.data.readers.parquet import holds_images, read_parquet, stream_parquet
 from holotype.data.readers.webdataset import read_webdataset, stream_webdataset
-from holotype.data.storage import list_files, split_query, with_query
+from holotype.data.storage import list_files
 from holotype.data.table import Table
 from holotype.errors import InputError
-from holotype.utils.text import plural, suggest_path
+from holotype.utils.text import nfc, plural, suggest_path
 
 SORTED_FOLDER = ".holotype-folders.json"
 """In a folder of images that Holotype wrote (export/folders.py): which file was made of which image."""
@@ -182,9 +181,6 @@ def _files(ending: str, n: int) -> str:
     text = plural(n, f"{ending} file") if ending else f"{plural(n, 'file')} without an ending"
     package = install_hint(ending)
     return f"{text} (install {package})" if package else text
-
-
-# -- tables ---------------------------------------------------------------------------------------------
 
 
 def read_folder(root: Path) -> Table:

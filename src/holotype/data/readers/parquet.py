@@ -48,9 +48,6 @@ class ParquetImages:
     """The first row of each row group, and the number of rows at the end."""
 
 
-# -- a file ---------------------------------------------------------------------------------------------
-
-
 @contextlib.contextmanager
 def _explained(file: str) -> Iterator[None]:
     import pyarrow as pa
@@ -109,8 +106,6 @@ def holds_images(file: str) -> bool:
         return image_column(pq.ParquetFile(random_access(file)).schema_arrow) is not None
 
 
-# -- one image ------------------------------------------------------------------------------------------
-
 _groups: OrderedDict[tuple[str, str, int], Any] = OrderedDict()
 _lock = Lock()
 
@@ -148,9 +143,6 @@ def _group(file: str, stamp: str, opened: ParquetImages, group: int) -> Any:
     while len(_groups) > 1 and sum(kept.nbytes for kept in _groups.values()) > CACHED_BYTES:
         _groups.popitem(last=False)
     return values
-
-
-# -- a table --------------------------------------------------------------------------------------------
 
 
 def read_parquet(files: Sequence[str], name: str) -> Table:

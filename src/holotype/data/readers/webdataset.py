@@ -98,9 +98,6 @@ def read_member(file: str, key: str) -> bytes:
     return content
 
 
-# -- a table --------------------------------------------------------------------------------------------
-
-
 def read_webdataset(files: Sequence[str], name: str) -> Table:
     """Return every image of some tars, with the label of its .cls, .json (its field `label`) or .txt file.
 

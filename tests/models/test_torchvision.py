@@ -7,15 +7,15 @@ import sys
 import pytest
 import torch
 
-from holotype.utils import torchvision_compat
-from holotype.utils.torchvision_compat import patch_torchvision
+from holotype.models import zoo
+from holotype.models.zoo import patch_torchvision
 
 SYMPTOM = RuntimeError("operator torchvision::nms does not exist")
 CODE = """
 import sys, holotype, holotype.models.backbone
 assert not {'timm', 'torchvision'} & set(sys.modules)
-from holotype.utils import torchvision_compat as cure
-first = cure._library; cure.patch_torchvision(); cure.patch_torchvision()
+from holotype.models import zoo as cure
+cure.patch_torchvision(); first = cure._library; cure.patch_torchvision()
 assert cure._library is first
 import torch, torchvision, timm
 torch.ops.torchvision.nms
@@ -55,7 +55,7 @@ def test_the_symptom_is_cured_once_and_all_else_left_alone(monkeypatch, errors, 
             found.append(schema.partition("(")[0])
 
     monkeypatch.setattr(torch.library, "Library", Library)
-    monkeypatch.setattr(torchvision_compat, "_library", None)
+    monkeypatch.setattr(zoo, "_library", None)
     monkeypatch.setattr(builtins, "__import__", fake)
     for _ in range(2):
         if raised:
