@@ -332,7 +332,5 @@ def test_coco_boxes_are_shares_of_the_size_that_was_annotated(photos: Path) -> N
     assert rows(load_table(photos / "coco", boxes=file)) == expected
     photograph(photos / "coco" / "a.jpg", np.zeros((100, 200, 3), dtype=np.uint8), orientation=6)
     assert upright_size(str(photos / "coco" / "a.jpg")) == (100, 200)
-    with pytest.raises(
-        InputError, match="drawn on a picture of 200 x 100 pixels, which is 100 x 200 upright"
-    ):
+    with pytest.raises(InputError, match="drawn on a picture of 200 x 100 pixels, which is 100 x 200 up"):
         load_table(photos / "coco", boxes=file)

@@ -170,9 +170,7 @@ def test_broken_exif_does_not_lose_the_image(exif: bytes, tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("kind", ["EPS", "ICO", "TGA", "PCX", "SGI", "PDF"])
-def test_no_other_decoder_sees_a_disguised_file_and_no_program_is_started(
-    kind, tmp_path, monkeypatch
-) -> None:
+def test_no_other_decoder_sees_a_disguised_file_and_no_program_starts(kind, tmp_path, monkeypatch) -> None:
     started = []
     for name in ("Popen", "run", "call", "check_call", "check_output"):
         monkeypatch.setattr(subprocess, name, lambda *words, **named: started.append(words))

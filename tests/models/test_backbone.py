@@ -55,17 +55,6 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / "mine.safetensors"
 
 
-def test_local_file_described_by_its_metadata(path: Path, tiny_state: dict[str, Tensor]) -> None:
-    said = {"timm": TINY, "image_size": "32", "mean": "[0.1, 0.2, 0.3]", "std": "0.4,0.5,0.6"}
-    save_file({k: v.half() for k, v in tiny_state.items()}, path, metadata=said)
-    found = load_backbone(BackboneConfig(str(path)))
-    assert (found.name, found.image_size, found.caveat) == ("mine", 32, "")
-    assert (found.mean, found.std) == ((0.1, 0.2, 0.3), (0.4, 0.5, 0.6))
-    weight = found.tail.blocks["11"].attn.qkv.weight
-    assert weight.dtype == torch.float32
-    torch.testing.assert_close(weight, tiny_state["blocks.11.attn.qkv.weight"].half().float())
-
-
 @pytest.fixture(scope="module")
 def dinov3(tmp_path_factory: pytest.TempPathFactory) -> Any:
     """A DINOv3 network of random weights as timm makes it, and the same as a file."""
@@ -170,9 +159,7 @@ def test_bad_files(path: Path, tiny_state: dict[str, Tensor]) -> None:
     whole = EMBEDDED.read_bytes()
     for content in (b"not a safetensors file at all", whole[: len(whole) // 2], whole[: len(whole) // 1000]):
         path.write_bytes(content)
-        with pytest.raises(
-            InputError, match=r"mine\.safetensors is not a whole .* delete it and fetch it again"
-        ):
+        with pytest.raises(InputError, match=r"mine\.safetensors is not a whole .* delete it and fetch"):
             load_backbone(BackboneConfig(str(path)))
     broken = [
         ({key: value}, "metadata")

@@ -160,9 +160,7 @@ def shown(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return lines
 
 
-def test_the_tries_become_one_line_and_the_client_still_speaks_in_these_words(
-    shown, caplog, monkeypatch
-) -> None:
+def test_the_tries_become_one_line_and_the_client_still_speaks_so(shown, caplog, monkeypatch) -> None:
     with caplog.at_level(logging.INFO, logger="holotype"):
         with hub_request():
             for number in range(1, 6):

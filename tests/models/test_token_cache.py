@@ -162,9 +162,7 @@ def test_only_the_changed_entry_is_refused_and_the_file_goes(file):
     with pytest.raises(InputError, match=r"a\.tokens was damaged .*entry 2 .*run the same command again"):
         checks.look(torch.tensor([1, 2]))
     assert not file.exists()
-    checks.tokens[1] = (
-        7  # what this process makes of its own pages is its own affair: an entry is looked at once
-    )
+    checks.tokens[1] = 7  # its own pages are this process's own affair: an entry is looked at once
     checks.look(torch.tensor([0, 1, 3]))
     with pytest.raises(InputError):
         checks.look(torch.tensor([2]))

@@ -5,6 +5,7 @@ import fnmatch
 import itertools
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -78,31 +79,26 @@ def test_a_hub_out_of_reach_becomes_advice(monkeypatch: pytest.MonkeyPatch, erro
     assert "\n" not in str(raised.value)
 
 
-def cut_safetensors(folder: Path) -> None:
-    (folder / "blob").write_bytes(EMBEDDED.read_bytes()[:100_000])
-    load_file(folder / "blob")
+def cut_safetensors(file: Path) -> None:
+    file.write_bytes(EMBEDDED.read_bytes()[:100_000])
+    load_file(file)
 
 
-def cut_checkpoint(folder: Path) -> None:
-    torch.save({"a": torch.zeros(1000)}, folder / "blob")
-    (folder / "blob").write_bytes((folder / "blob").read_bytes()[:2000])
-    torch.load(folder / "blob", weights_only=True)
-
-
-def empty_checkpoint(folder: Path) -> None:
-    (folder / "blob").write_bytes(b"")
-    torch.load(folder / "blob", weights_only=True)
+def cut_checkpoint(file: Path, size: int = 2000) -> None:
+    torch.save({"a": torch.zeros(1000)}, file)
+    file.write_bytes(file.read_bytes()[:size])
+    torch.load(file, weights_only=True)
 
 
 @pytest.mark.parametrize("cached", [True, False])
-@pytest.mark.parametrize("read", [cut_safetensors, cut_checkpoint, empty_checkpoint])
+@pytest.mark.parametrize("read", [cut_safetensors, cut_checkpoint, partial(cut_checkpoint, size=0)])
 def test_a_file_of_the_hub_that_was_cut_off_is_named(read, cached: bool, tmp_path: Path, monkeypatch) -> None:
     """With the errors that the readers really raise; the client keeps a file, and a link to it under its name."""
     link = tmp_path / "model.safetensors"
     link.symlink_to(tmp_path / "blob")
     there = {(f"timm/{DINO}", link.name): str(link)} if cached else {}
     monkeypatch.setattr("huggingface_hub.try_to_load_from_cache", lambda *wanted: there.get(wanted))
-    monkeypatch.setattr(timm, "create_model", FakeHub(lambda: read(tmp_path)))
+    monkeypatch.setattr(timm, "create_model", FakeHub(lambda: read(tmp_path / "blob")))
     with pytest.raises(InputError, match=r"not fetched whole .* run the same command again\.$") as raised:
         load_backbone(BackboneConfig(DINO))
     what = str(tmp_path / "blob") if cached else f"timm/{DINO} from its cache"
@@ -133,9 +129,7 @@ def test_every_use_has_a_list_that_begins_without_strings() -> None:
     assert not any(has_conditions(several[0].licence) for several in RECOMMENDED.values())
     assert {licence_of(name) for name in PUBLIC_BACKBONE} <= FREE_LICENCES
     assert load_backbone(BackboneConfig()).licence in FREE_LICENCES
-    for one in {
-        one for several in RECOMMENDED.values() for one in several
-    }:  # networks and licences are timm's
+    for one in {one for several in RECOMMENDED.values() for one in several}:  # as timm has them
         assert one.image_size % model_outline(one.arch).patch_embed.feat_ratio() == 0
         if ":" not in one.name and one.name != "embedded":
             assert one.name.partition(".")[0] == one.arch

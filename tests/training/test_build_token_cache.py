@@ -25,16 +25,12 @@ from holotype.utils.memory import Budget, MemoryConfig
 from .conftest import tiny_backbone
 
 VIEWS, NEEDS = CacheViews(4, 2), Views(weak=2, strong=1)
-USABLE = torch.arange(48)
-
-
-def fp32() -> Device:
-    return Device.on("cpu", "fp32")
+USABLE, FP32 = torch.arange(48), Device.on("cpu", "fp32")
 
 
 def build(world, folder, *, views=VIEWS, usable=USABLE, backbone=None, needs=NEEDS, store=None, **memory):
     config = MemoryConfig(cache_dir=str(folder), **memory)
-    return open_cache(views, needs, store or world.store, backbone or tiny_backbone(), fp32(), usable, config)
+    return open_cache(views, needs, store or world.store, backbone or tiny_backbone(), FP32, usable, config)
 
 
 @pytest.fixture
@@ -226,9 +222,7 @@ def test_a_process_draws_what_it_holds_and_all_draw_the_same(monkeypatch, sample
         assert 0 < torch.isin(alone, labelled).float().mean() < 1
 
 
-def test_a_cache_in_shards_holds_the_same_tokens_and_on_disk_one_file_serves_all(
-    world, tmp_path, monkeypatch
-) -> None:
+def test_shards_hold_the_same_tokens_and_on_disk_one_file_serves_all(world, tmp_path, monkeypatch) -> None:
     whole = world.cache(tmp_path / "whole")
     seen = 0
     for rank in range(2):

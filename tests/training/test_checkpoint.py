@@ -1,7 +1,6 @@
 """Lines and states of a run: found again after a stop, none without a folder, one writer of several processes."""
 
 import errno
-import json
 import os
 
 import pytest
@@ -20,9 +19,7 @@ from holotype.training.checkpoint import (
     save_checkpoint,
 )
 
-
-def lines(folder):
-    return [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+from .conftest import metrics
 
 
 def state(counter, step):
@@ -33,19 +30,19 @@ def test_a_state_is_found_again_and_later_lines_are_dropped(tmp_path):
     first = Checkpointer(tmp_path)
     first.write(kind="epoch", counter=2)
     assert first.resume() is None
-    assert lines(tmp_path) == []  # of a run that never saved
+    assert metrics(tmp_path) == []  # of a run that never saved
     first.write(kind="epoch", counter=3)
     first.save(state(counter=5, step=2))
     first.write(kind="epoch", counter=6)
     found = Checkpointer(tmp_path).resume()
     assert (found.position, found.seconds) == (Position(0, 1, 2, 5, True), 2.5)
     assert found.tensors["a"].tolist() == [5, 5, 5]
-    assert [line["counter"] for line in lines(tmp_path)] == [3]
+    assert [line["counter"] for line in metrics(tmp_path)] == [3]
     # inside an epoch its line is still to come: it is written again, once
     first.save(state(counter=6, step=3))
     first.write(kind="epoch", counter=6)
     Checkpointer(tmp_path).resume()
-    assert [line["counter"] for line in lines(tmp_path)] == [3]
+    assert [line["counter"] for line in metrics(tmp_path)] == [3]
     assert len(list(tmp_path.glob("state-*.safetensors"))) == 1
 
 
@@ -97,9 +94,7 @@ def loaded(folder):
 @pytest.mark.parametrize("counter", [1, 2], ids=["same counter", "next counter"])
 @pytest.mark.parametrize("stop_at", range(2))
 @pytest.mark.parametrize("call", ["replace", "fsync"])
-def test_a_kill_before_any_write_or_rename_leaves_a_loadable_pair(
-    tmp_path, monkeypatch, call, stop_at, counter
-):
+def test_a_kill_before_any_write_leaves_a_loadable_pair(tmp_path, monkeypatch, call, stop_at, counter):
     save(tmp_path, 1)
     real, seen = getattr(os, call), []
 
@@ -144,9 +139,7 @@ def test_damage_is_reported_in_a_sentence_and_every_flipped_bit_is_noticed(tmp_p
     with pytest.raises(InputError, match="missing or damaged"):
         load_tensors(tmp_path, facts)
     (tmp_path / "state.json").write_text('{"counter": 1')
-    with pytest.raises(
-        InputError, match=r"state\.json cannot be read \(it is not whole.*delete it to train from"
-    ):
+    with pytest.raises(InputError, match=r"state\.json cannot be read \(it is not whole.*delete it to train"):
         read_checkpoint_info(tmp_path)
     save_checkpoint(tmp_path, {"a": torch.arange(4.0)}, {"counter": 3})
     facts = read_checkpoint_info(tmp_path)

@@ -15,11 +15,8 @@ from holotype.utils.device import Device
 from .conftest import tiny_backbone, whole_network
 from .stubs import Empty, TokensThenImages
 
+FP32 = Device.on("cpu", "fp32")
 TASK = Task(n_known=2, k=4, dim=32, n_images=8, n_labelled=2)
-
-
-def fp32() -> Device:
-    return Device.on("cpu", "fp32")
 
 
 def pictures(n: int) -> torch.Tensor:
@@ -29,14 +26,14 @@ def pictures(n: int) -> torch.Tensor:
 
 def test_tokens_do_not_depend_on_the_chunks_and_give_the_features_of_the_images(monkeypatch):
     images = pictures(23)
-    whole = Encoder(tiny_backbone(), fp32()).inputs(images)
+    whole = Encoder(tiny_backbone(), FP32).inputs(images)
     monkeypatch.setitem(encode.CHUNK, "cpu", 5)
-    encoder = Encoder(tiny_backbone(), fp32())
+    encoder = Encoder(tiny_backbone(), FP32)
     assert encoder.chunk == 5
     torch.testing.assert_close(encoder.inputs(images), whole)
     x = normalise(images, encoder.mean, encoder.std, torch.float32)
     torch.testing.assert_close(whole, encoder.tail.prepare(encoder.trunk(x)))
-    encoder = Encoder(tiny_backbone(), fp32())
+    encoder = Encoder(tiny_backbone(), FP32)
     images = pictures(6)
     x = normalise(images, encoder.mean, encoder.std, torch.float32)
     exact = encoder.tail(encoder.trunk(x))
@@ -66,7 +63,7 @@ class Checked(Method):
 @pytest.mark.parametrize("train_blocks", [1, 2])
 @pytest.mark.parametrize("number", [0, 1])
 def test_one_call_of_the_tail_is_the_network_in_a_stage_of_either_kind(number, train_blocks):
-    encoder = Encoder(tiny_backbone(train_blocks), fp32(), Checked(Empty(), TASK))
+    encoder = Encoder(tiny_backbone(train_blocks), FP32, Checked(Empty(), TASK))
     stage, images = encoder.method.stages()[number], pictures(6)
     inputs = encoder.inputs(images, stage.needs).unflatten(0, (2, 3))
     expected = whole_network()(normalise(images, encoder.mean, encoder.std, torch.float32))
@@ -76,7 +73,7 @@ def test_one_call_of_the_tail_is_the_network_in_a_stage_of_either_kind(number, t
 
 @pytest.mark.parametrize("train_blocks", [1, 2])
 def test_the_tail_refuses_what_no_stage_gives(train_blocks):
-    encoder = Encoder(tiny_backbone(train_blocks), fp32())
+    encoder = Encoder(tiny_backbone(train_blocks), FP32)
     prepared, x = encoder.inputs(pictures(4)), encoder.inputs(pictures(4), "images")
     tokens = encoder.trunk(x)
     # views that were not flattened, images, features, tokens of another width
@@ -91,7 +88,7 @@ def test_a_compiled_trunk_always_sees_one_shape(monkeypatch):
     seen = []
     stand_in = lambda trunk, *_: lambda x: seen.append(len(x)) or trunk(x.float())  # noqa: E731
     monkeypatch.setattr(encode, "CompiledTrunk", stand_in)
-    encoder = Encoder(tiny_backbone(), fp32(), compiled=True, images_at_once=8)
+    encoder = Encoder(tiny_backbone(), FP32, compiled=True, images_at_once=8)
     images = pictures(19)
     found = encoder.inputs(images)
     assert seen == [8, 8, 8]
@@ -101,7 +98,7 @@ def test_a_compiled_trunk_always_sees_one_shape(monkeypatch):
 def test_compiled_blocks_see_one_number_of_images_when_images_are_placed(monkeypatch, world):
     monkeypatch.setattr(nn.Module, "compile", lambda self, **_: None)
     method = world.loop(TokensThenImages).method
-    encoder = Encoder(tiny_backbone(), fp32(), method, compiled_blocks=True, images_at_once=8)
+    encoder = Encoder(tiny_backbone(), FP32, method, compiled_blocks=True, images_at_once=8)
     seen = []
     embed = method.embed
     method.embed = lambda stage, inputs: seen.append(len(inputs)) or embed(stage, inputs)

@@ -124,15 +124,13 @@ def test_the_longest_prefix_decides_the_rate_and_the_decay_and_vectors_never_dec
     assert torch.equal(learnable["method.v"], before)
 
 
-@pytest.mark.parametrize("block_rate", [1.0, 0.3])
-def test_earlier_blocks_learn_at_a_share_of_the_rate_of_the_block_after_them(block_rate):
+@pytest.mark.parametrize("share", [1.0, 0.3])
+def test_earlier_blocks_learn_at_a_share_of_the_rate_of_the_block_after_them(share):
     names = ("tail.blocks.10.w", "tail.blocks.11.w", "tail.blocks.12.w", "tail.norm", "method.v", "method.w")
     learnable = {name: nn.Parameter(torch.zeros(2, 2)) for name in names}
     own = (ParamGroup("method.w", lr=0.4),)
-    optimiser = build_sgd(
-        learnable, ("tail", "method"), 0.1, 0.9, 0.0, own, slowed=0.5, block_rate=block_rate
-    )
+    optimiser = build_sgd(learnable, ("tail", "method"), 0.1, 0.9, 0.0, own, slowed=0.5, block_rate=share)
     found = {name: rate for name, (rate, _) in settings_of(learnable, optimiser).items()}
-    shares = (block_rate**2, block_rate, 1, 1, 1, 2)
-    assert found == pytest.approx({name: 0.1 * share for name, share in zip(names, shares, strict=True)})
+    shares = (share**2, share, 1, 1, 1, 2)
+    assert found == pytest.approx({name: 0.1 * rate for name, rate in zip(names, shares, strict=True)})
     assert logged_rate(optimiser, 0, Progress(0, 4)) == pytest.approx(0.1)

@@ -26,9 +26,7 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 @pytest.mark.parametrize("number", SIGNALS)
-def test_a_signal_raises_the_flag_and_whoever_asks_again_after_a_while_need_not_wait(
-    caught, monkeypatch, number
-):
+def test_a_signal_raises_the_flag_and_whoever_asks_again_later_need_not_wait(caught, monkeypatch, number):
     now = [100.0]
     monkeypatch.setattr("holotype.training.progress.time.monotonic", lambda: now[0])
     with StopRequest() as stop:

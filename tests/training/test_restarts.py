@@ -44,9 +44,7 @@ def test_a_run_goes_back_once_and_ends_sound(world, tmp_path, caplog, kept, fact
         assert rates == pytest.approx([*sound[:at], *(rate / 2 for rate in sound[at:])])
 
 
-def test_a_run_that_always_explodes_ends_in_a_sentence_and_a_later_stage_goes_back_to_its_start(
-    world, tmp_path
-):
+def test_a_run_that_always_explodes_ends_in_a_sentence_and_a_stage_goes_back_to_its_start(world, tmp_path):
     """The same command says the same, and tries no third time."""
     for said in (r"^the loss became \{'cls': nan.* in epoch 3 of stage train, after", "the loss became"):
         with pytest.raises(InputError, match=said):

@@ -83,9 +83,7 @@ class CountsInPassing(SimGCD):
         return super().loss(batch, now)
 
 
-def test_a_buffer_that_is_not_saved_is_put_back_and_captures_are_told_stage_by_stage(
-    world, monkeypatch, tmp_path
-):
+def test_a_buffer_that_is_not_saved_is_put_back_and_captures_are_told_by_stage(world, monkeypatch, tmp_path):
     monkeypatch.setattr(module, "can_capture", lambda device: True)
     monkeypatch.setattr(module, "CapturedStep", Rehearsed)
     loop = world.loop(CountsInPassing, epochs=2)

@@ -212,9 +212,7 @@ def double(request: int) -> Tensor:
 
 @pytest.mark.parametrize("thread", [False, True])
 @pytest.mark.parametrize("depth", [1, 2, 5])
-def test_results_come_in_the_order_of_the_requests_and_no_more_than_depth_wait(
-    start: Start, thread: bool, depth: int
-) -> None:
+def test_results_come_in_order_and_no_more_than_depth_wait(start: Start, thread: bool, depth: int) -> None:
     def uneven(request: int) -> Tensor:
         time.sleep(0.001 * (request % 3))
         return double(request)

@@ -109,9 +109,7 @@ def tells(rank: int, out: str) -> None:
     first = run_on_rank0(lambda: rank)
     assert broadcast_object(rank) == 0
     journal = Checkpointer(Path(out) / f"run-{rank}")  # on a disk each
-    journal.save(
-        CheckpointState(Position(0, 1, 2, 5, True), 2.5, {"a": torch.ones(3)})
-    )  # the first alone does
+    journal.save(CheckpointState(Position(0, 1, 2, 5, True), 2.5, {"a": torch.ones(3)}))  # by the first alone
     state = journal.resume()
     step = None if state is None else [state.position.counter, state.tensors["a"].tolist()]
     told = {"first": first, "all": all_gather_object(10 * rank), "fault": fault, "here": local_world_size()}

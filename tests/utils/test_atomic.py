@@ -123,9 +123,7 @@ def test_what_is_being_written_and_parts_of_others_are_not_swept_away(tmp_path):
     assert (tmp_path / "a.txt").read_text() == "new"
 
 
-def test_without_locks_parts_go_when_they_are_old_and_one_swept_before_its_lock_is_made_anew(
-    tmp_path, monkeypatch
-):
+def test_without_locks_old_parts_go_and_one_swept_before_its_lock_is_made_anew(tmp_path, monkeypatch):
     def refuse(descriptor: int) -> bool:
         raise locks.NoLocks("none here")
 

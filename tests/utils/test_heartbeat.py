@@ -34,9 +34,7 @@ def test_it_tells_what_it_is_told_and_a_folder_inside_tells_the_one_around_it(tm
         assert (found.phase, found.step, found.steps, found.loss) == ("training", 3, 10, 1.5)
         assert (found.pid, found.host, found.ended) == (os.getpid(), socket.gethostname(), "")
         update_heartbeat(tmp_path, phase="placing", saved="2020-01-01T00:00:00+00:00")
-        found = heartbeat._heartbeats[
-            tmp_path.resolve()
-        ].beat  # another phase forgets how far the last one was
+        found = heartbeat._heartbeats[tmp_path.resolve()].beat  # it forgets how far the last phase was
         assert (found.phase, found.step, found.loss, bool(found.saved)) == ("placing", None, None, True)
     update_heartbeat(tmp_path, phase="training")  # nobody listens any more
     assert list(tmp_path.iterdir()) == []

@@ -118,9 +118,7 @@ def test_a_crowd_takes_turns(tmp_path):
     assert not list(tmp_path.rglob(LOCK))
 
 
-def test_runs_of_one_process_cannot_share_a_folder_and_of_its_processes_the_first_holds(
-    tmp_path, monkeypatch
-):
+def test_runs_of_one_process_share_no_folder_and_of_its_processes_the_first_holds(tmp_path, monkeypatch):
     (tmp_path / "mine").mkdir()
     with lock_folder(tmp_path / "a" / "b"), lock_folder(tmp_path / "c"), lock_folder(tmp_path / "mine"):
         assert "in use by another run of this very process" in refused(tmp_path / "c")

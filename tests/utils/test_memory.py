@@ -117,9 +117,7 @@ def test_what_linux_has_and_limits_on_containers_leave(tmp_path, groups: str, fi
     assert memory.available_memory(tmp_path) == left
 
 
-def test_where_the_cache_lies_and_what_other_systems_give(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_where_the_cache_lies_and_what_other_systems_give(monkeypatch, tmp_path: Path) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "xdg"))
     assert cache_folder(MemoryConfig(cache_dir="~/mine")) == tmp_path / "mine"

@@ -237,9 +237,7 @@ def test_as_many_as_asked_for_or_as_a_launcher_has_set_and_what_cannot_be_starte
     # the first has longer to write the state than to say what is wrong; these tests have less of both
     assert module.GRACE[True] >= 60 > module.GRACE[False] >= 2
     monkeypatch.setattr(module.os, "cpu_count", lambda: 2)
-    with pytest.raises(
-        InputError, match="2,147,483,648 processes are more than the 2 cores here; lower --dev"
-    ):
+    with pytest.raises(InputError, match="2,147,483,648 processes are more than the 2 cores here; lower"):
         module._start_workers(2**31)
     monkeypatch.setattr(sys, "ps1", ">>> ", raising=False)
     with pytest.raises(InputError, match="interactive session"):
