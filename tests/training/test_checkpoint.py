@@ -46,6 +46,19 @@ def test_a_state_is_found_again_and_later_lines_are_dropped(tmp_path):
     assert len(list(tmp_path.glob("state-*.safetensors"))) == 1
 
 
+def test_the_heartbeat_is_told_at_most_once_a_second(tmp_path, monkeypatch):
+    now, told = [100.0], []
+    monkeypatch.setattr(journal_module.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(journal_module, "update_heartbeat", lambda folder, **facts: told.append(facts))
+    journal = Checkpointer(tmp_path)
+    for step in range(1, 101):  # ten a second
+        now[0] += 0.1
+        journal.beat(Position(0, 2, step, step), "train", 9, 400, torch.tensor([1.0, 0.5]))
+    Checkpointer(None).beat(Position(), "train", 9, 400, [])
+    assert 9 <= len(told) <= 11
+    assert told[-1]["seconds_left"] == pytest.approx((400 - told[-1]["step"]) / 10, abs=0.2)
+
+
 def test_of_several_processes_the_first_writes_and_a_state_of_another_run_is_refused(tmp_path, monkeypatch):
     Checkpointer(tmp_path, "one").save(state(5, 2))
     assert Checkpointer(tmp_path, "one").resume().position.counter == 5
