@@ -1,7 +1,5 @@
 """Time, place and camera from the heads of files: sound ones, odd ones and broken ones."""
 
-from __future__ import annotations
-
 import io
 import math
 from pathlib import Path
@@ -45,9 +43,7 @@ def test_all_that_a_camera_tells(tmp_path: Path) -> None:
         *(("a.jpg", odd, "", "") for odd in ("2024:05:31", "2024:05:31 08:25")),
     ],
 )
-def test_times_and_offsets_as_devices_write_them(
-    tmp_path, name: str, taken: str, offset: str, told: str
-) -> None:
+def test_times_and_offsets_as_devices_write_them(tmp_path, name, taken, offset, told) -> None:
     file = photograph(tmp_path / name, taken=taken, offset=offset, model="HP2X")
     assert read_exif_all([str(file)])[0] == ExifData(told, camera="HP2X")
 

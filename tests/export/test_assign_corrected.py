@@ -12,10 +12,9 @@ import pytest
 
 from holotype.data.load import load_table
 from holotype.export.assign import NO_CATEGORY, CategoryName, CorrectedModel, load_corrected
-from holotype.results.apply_edits import apply_edits
-from holotype.results.centroids import Centroids
 from holotype.results.discovery import Discovery, write_features
-from holotype.results.edits import Edit
+from holotype.results.edits import Edit, apply_edits
+from holotype.results.lda import Centroids
 from holotype.runs.model_io import ModelReader, TrainedModel, load_model
 from small_run import seen, small_discovery, train_small
 

@@ -29,8 +29,7 @@ from holotype.export.onnx import (
 from holotype.methods import Prediction
 from holotype.methods.debgcd import DebGCD
 from holotype.models.zoo import import_timm
-from holotype.results.apply_edits import apply_edits
-from holotype.results.edits import Edit
+from holotype.results.edits import Edit, apply_edits
 from holotype.runs.model_io import TrainedModel, load_model
 from small_run import RUN_ID, small_discovery, train_small
 

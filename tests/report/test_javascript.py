@@ -13,10 +13,22 @@ import pytest
 
 from holotype.errors import InputError
 from holotype.report.page_data import page_data, select_shown
-from holotype.results.apply_edits import PLACED_NOTE, LearnedPlacement, apply_edits, can_move, place_anew
 from holotype.results.describe import describe_all, suggest_names
 from holotype.results.discovery import Discovery
-from holotype.results.edits import EDIT_COLUMNS, LOG_FORMAT, Edit, edits_csv, in_effect, read_edits, stripped
+from holotype.results.edits import (
+    EDIT_COLUMNS,
+    LOG_FORMAT,
+    PLACED_NOTE,
+    Edit,
+    LearnedPlacement,
+    apply_edits,
+    can_move,
+    edits_csv,
+    in_effect,
+    place_anew,
+    read_edits,
+    stripped,
+)
 from holotype.results.purity import check_text
 from report.javascript import run_javascript
 from report.made import make_discovery

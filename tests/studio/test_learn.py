@@ -12,8 +12,8 @@ import pytest
 
 from holotype.discovery.rounds import apply_log, round_folder
 from holotype.errors import InputError
-from holotype.results.apply_edits import PLACED_NOTE, read_placement
 from holotype.results.discovery import Discovery
+from holotype.results.edits import PLACED_NOTE, read_placement
 from holotype.studio import app
 from holotype.studio.jobs import Site
 from holotype.studio.learn import learn_placement, place

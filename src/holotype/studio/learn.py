@@ -14,17 +14,15 @@ from pathlib import Path
 import numpy as np
 
 from holotype.errors import InputError
-from holotype.results.apply_edits import LearnedPlacement, apply_edits, can_move
 from holotype.results.discovery import read_features
-from holotype.results.edits import in_effect, read_log
-from holotype.results.lda import LDA_CHUNK, TRAIN_ROWS, LDAStats, own_class_share
+from holotype.results.edits import LearnedPlacement, apply_edits, can_move, in_effect, read_log
+from holotype.results.lda import CHUNK, TEMPERATURES, TRAIN_ROWS, LDAStats, own_class_share
 from holotype.studio.page import read_rounds
 
 LABEL = 5.0
 """Images that an answer, or a label, counts as much as (experiments/labelling.py)."""
 TIMES = 3
 """How often it learns, the later times from its own places."""
-TEMPERATURES = (0.2, 100.0)
 
 
 def learn_placement(run: Path) -> LearnedPlacement:
@@ -72,11 +70,12 @@ def place(
     for _ in range(TIMES):
         member = np.zeros((len(taught), k), np.float32)
         member[np.arange(len(taught)), category[taught]] = w
-        judge = LDAStats(member.sum(axis=0), member.T @ u, square, len(taught)).judge()
-        slope = np.asarray(judge.means @ judge.whiten.T, np.float32).T
+        n = member.sum(axis=0)
+        judge = LDAStats(n, member.T @ u, square, len(taught)).judge()
+        slope = np.asarray(judge.slope.T, np.float32)
         # categories of any size are as likely: few answers must be able to split a large one
-        offset = np.where(np.isfinite(judge.size), 0.0, -np.inf) - (judge.means**2).sum(axis=1) / 2
-        parts = [moving[first : first + LDA_CHUNK] for first in range(0, len(moving), LDA_CHUNK)]
+        offset = np.where(n > 0, judge.offset - np.log(np.maximum(n, 1e-9)), -np.inf)
+        parts = [moving[first : first + CHUNK] for first in range(0, len(moving), CHUNK)]
         logits = np.concatenate([x[part] @ slope + offset for part in parts]) if parts else np.zeros((0, k))
         category[moving] = logits.argmax(axis=1)
     return category, _matched(logits, category, moving, probability)
@@ -96,8 +95,8 @@ def _matched(logits: np.ndarray, category: np.ndarray, moving: np.ndarray, known
         middle = (low + high) / 2
         sure = own_class_share(logits[some] / np.exp(middle), category[moving[some]]).mean() > wanted
         low, high = (middle, high) if sure else (low, middle)
-    for first in range(0, len(moving), LDA_CHUNK):
-        part = slice(first, first + LDA_CHUNK)
+    for first in range(0, len(moving), CHUNK):
+        part = slice(first, first + CHUNK)
         probability[moving[part]] = own_class_share(logits[part] / np.exp(low), category[moving[part]])
     return probability
 

@@ -22,13 +22,15 @@ from PIL import Image
 from holotype.data.boxes import split_box
 from holotype.data.decode import DECODE_BUDGET, encode_png, open_image
 from holotype.errors import InputError
-from holotype.results.apply_edits import PLACEMENT_FILE, LearnedPlacement, read_placement
 from holotype.results.edits import (
     ACTIONS,
     EDIT_LOG,
+    PLACEMENT_FILE,
     UNDO,
     Edit,
     EditLog,
+    LearnedPlacement,
+    read_placement,
     run_ids,
 )
 from holotype.studio.page import PageFacts, read_facts

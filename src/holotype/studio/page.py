@@ -23,7 +23,6 @@ from holotype.utils.text import plural
 
 if TYPE_CHECKING:
     from holotype.results.discovery import Discovery
-    from holotype.results.hierarchy import Tree
 
 HERE = Path(__file__).parent
 SCRIPTS = ("grid.js", "live.js", "rounds.js", "queue.js", "explore.js")
@@ -75,6 +74,7 @@ def build_page(run: Path, out: Path) -> PageFacts:
     from holotype.report.redact import build_redactor, redact_names_in_data
     from holotype.results.discovery import FEATURES, read_features
     from holotype.results.ensemble import stability_summary
+    from holotype.results.hierarchy import save_tree
 
     found, before, own = read_rounds(run)
     paths = [str(path) for path in found.images["path"]]
@@ -85,7 +85,7 @@ def build_page(run: Path, out: Path) -> PageFacts:
     data["images"]["alike"] = {"each": 0, "list": [], "why": ""}
     data["earlier_log"] = []
     data["stability"] = stability_summary(found)
-    tree = read_own_tree(run, found)
+    tree = save_tree(run, found, None)  # without features none is made
     data["around"] = build.page_around(found, tree)
     data["tree"] = asdict(tree) if tree else None
     data["difference"] = difference(before, found) if before else None
@@ -138,23 +138,12 @@ def read_rounds(run: Path) -> tuple[Discovery, Discovery | None, Path]:
     return found, before, own
 
 
-def read_own_tree(run: Path, found: Discovery) -> Tree | None:
-    """Return the tree of categories that the folder has of this very discovery; nothing is made or written."""
-    from holotype.results.hierarchy import read_tree
-
-    try:
-        tree = read_tree(run)
-    except InputError:
-        return None
-    return tree if tree is not None and tree.is_of(found) else None
-
-
 def difference(before: Discovery, after: Discovery) -> dict[str, Any]:
     """What a round has changed: in words, and images that are elsewhere now, by row, with the names of where they were.
 
     An image counts as moved where it was in one category and is in another; one that is new, or was rejected, does not.
     """
-    from holotype.discovery.round_diff import category_changes, changes_text
+    from holotype.discovery.rounds import category_changes, changes_text
 
     was = dict(zip(before.keys, before.images["category_id"], strict=True))
     names = {category.id: category.name for category in before.categories}
