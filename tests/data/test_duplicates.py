@@ -1,6 +1,5 @@
 """Copies are found whatever their size and compression; digests are equal for equal content, and few files are read."""
 
-import shutil
 from pathlib import Path
 
 import numpy as np
@@ -9,7 +8,7 @@ from PIL import Image
 
 from holotype.data import duplicates, hashing
 from holotype.data.decode import save_images
-from holotype.data.duplicates import ThumbnailScan, is_readable, same_files, same_pictures, scan_thumbnails
+from holotype.data.duplicates import ThumbnailScan, is_readable, same_pictures, scan_thumbnails
 from holotype.data.exif import NO_EXIF, read_exif_all
 from holotype.data.hashing import file_digest, file_stamps, image_digests
 from tests.data.cameras import photograph
@@ -34,22 +33,8 @@ def written(folder: Path, **pictures: Image.Image) -> list[str]:
 def read(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The files of which a digest was made."""
     seen: list[str] = []
-    for module in (duplicates, hashing):
-        monkeypatch.setattr(module, "file_digest", lambda path: seen.append(path) or file_digest(path))
+    monkeypatch.setattr(hashing, "file_digest", lambda path: seen.append(path) or file_digest(path))
     return seen
-
-
-def test_files_of_the_same_content(tmp_path: Path, read: list[str]) -> None:
-    paths = written(tmp_path, a_png=picture(0), b_png=picture(1), c_jpg=picture(0))
-    for name in ("d.png", "e.png"):
-        paths.append(shutil.copy(paths[0], str(tmp_path / name)))
-    for name in ("empty", "also empty"):
-        (tmp_path / name).touch()
-        paths.append(str(tmp_path / name))
-    np.savez(tmp_path / "pack.npz", x=np.zeros((2, 8, 8), dtype=np.uint8))
-    paths += [str(tmp_path / "gone.png"), f"{tmp_path}/pack.npz#0", f"{tmp_path}/pack.npz#1"]
-    assert same_files(paths) == [[0, 3, 4]]
-    assert set(read) == {paths[0], paths[3], paths[4]}  # no other file has the size of another
 
 
 def test_copies_of_another_size_and_compression_and_turned_by_a_camera(tmp_path: Path) -> None:
@@ -75,7 +60,7 @@ def test_other_colours_and_pictures_of_one_kind_are_other_pictures(tmp_path: Pat
     paths = written(tmp_path, a_png=red, b_png=blue, c_png=red.resize((30, 30)), d_png=picture(0), e_png=dark)
     assert same_pictures(scan_thumbnails(paths)) == [(0, 2)]
     paths = save_images([picture(seed, (40, 30)) for seed in range(100)], tmp_path)
-    assert same_pictures(scan_thumbnails(paths)) == same_files(paths) == []
+    assert same_pictures(scan_thumbnails(paths)) == []
 
 
 def test_what_cannot_be_read_has_a_problem_and_no_copies(tmp_path: Path) -> None:
