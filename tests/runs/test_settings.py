@@ -16,7 +16,7 @@ from hypothesis import settings as tried
 from hypothesis import strategies as st
 
 from holotype.config import parse
-from holotype.config import types as kinds
+from holotype.config import parse as kinds
 from holotype.config.parse import (
     CastError,
     Constraint,
