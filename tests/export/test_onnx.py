@@ -19,13 +19,7 @@ from holotype.cli import run_command
 from holotype.errors import InputError
 from holotype.export import onnx as module
 from holotype.export.assign import load_corrected
-from holotype.export.onnx import (
-    CHECKED_IMAGES,
-    OnnxModel,
-    ParitySample,
-    compare_outputs,
-    export_onnx,
-)
+from holotype.export.onnx import CHECKED_IMAGES, OnnxModel, ParitySample, compare_outputs, export_onnx
 from holotype.methods import Prediction
 from holotype.methods.debgcd import DebGCD
 from holotype.models.zoo import import_timm
@@ -48,9 +42,8 @@ def trained_by(tmp_path_factory, squares_folder, tiny_backbone_file):
         if name not in folders:
             folders[name] = tmp_path_factory.mktemp("run")
             method, _, opinion = name.partition(" ")
-            train_small(
-                folders[name], squares_folder, tiny_backbone_file, method, epochs=1, opinion=bool(opinion)
-            )
+            how = {"epochs": 1, "opinion": bool(opinion)}
+            train_small(folders[name], squares_folder, tiny_backbone_file, method, **how)
         return folders[name]
 
     return train
@@ -162,9 +155,7 @@ def by_the_other_head(method: DebGCD, features: Tensor) -> Prediction:
 
 
 @pytest.mark.parametrize("other", [False, True])
-def test_a_graph_of_another_head_is_found_out_and_not_written(
-    trained_by, tmp_path, monkeypatch, capsys, other
-) -> None:
+def test_a_graph_of_another_head_is_not_written(trained_by, tmp_path, monkeypatch, capsys, other) -> None:
     """The logits are those of the classifier, which a method need not place images by."""
     run, file = trained_by("debgcd"), tmp_path / "model.onnx"
     if other:
@@ -185,9 +176,7 @@ def test_a_graph_of_another_head_is_found_out_and_not_written(
     assert props["run_id"] == RUN_ID
 
 
-def test_a_bad_name_a_file_of_somebody_else_and_what_is_no_graph_are_refused(
-    run, tmp_path, monkeypatch
-) -> None:
+def test_a_bad_name_a_file_of_others_and_what_is_no_graph_are_refused(run, tmp_path, monkeypatch) -> None:
     def fails(*_, **__):
         raise RuntimeError(
             "You marked batch as dynamic\n  but your code specialized it to be a constant (2)."
@@ -206,9 +195,8 @@ def test_a_bad_name_a_file_of_somebody_else_and_what_is_no_graph_are_refused(
     with pytest.raises(InputError, match="--overwrite"):
         export_onnx(run, file)
     assert file.read_bytes() == b"of somebody else"
-
-
-def test_without_the_extra_it_is_one_sentence(run, tmp_path, monkeypatch) -> None:
+    file.unlink()
+    monkeypatch.undo()
     monkeypatch.setitem(sys.modules, "onnx", None)
     with pytest.raises(InputError, match=r"pip install 'holotype\[onnx\]'"):
         export_onnx(run, tmp_path / "model.onnx")

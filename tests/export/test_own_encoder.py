@@ -6,13 +6,11 @@ import dataclasses
 import json
 
 import numpy as np
-import pandas as pd
 import pytest
 import torch
 
 from holotype.data.load import load_table
 from holotype.errors import InputError
-from holotype.export.assign import assign_images
 from holotype.export.onnx import compare_outputs, export_onnx, parity_sample
 from holotype.methods import METHODS, Method
 from holotype.models.backbone import load_backbone
@@ -83,15 +81,6 @@ def test_images_that_were_not_trained_on_go_through_the_methods_own_encoder(trai
     assert np.median(np.linalg.norm(placed.features, axis=1)) > 2 * float(plain)  # stretched
     said = run.loop.method.predict(torch.from_numpy(placed.features[others])).category
     assert placed.said.category[others].tolist() == said.tolist()
-
-
-def test_new_images_are_placed_by_it(trained_run, squares_folder) -> None:
-    folder, _, placed, _ = trained_run
-    found = assign_images(folder, squares_folder, device="cpu")
-    frame = pd.read_csv(found.out, keep_default_na=False).set_index("path")
-    trained = load_model(folder, "cpu")
-    expected = [trained.ids[c] for c in placed.said.category]
-    assert (frame.loc[list(placed.table.path), "category_id"].to_numpy() == expected).mean() > 0.98
 
 
 def test_an_opinion_beside_a_stage_on_images_has_tokens_of_its_own(trained_run, tmp_path) -> None:

@@ -133,10 +133,7 @@ def test_the_command_tells_of_a_run_and_of_a_sweep(tmp_path, holotype) -> None:
     assert "dead: its process is gone; the same command continues from what was saved" in said
     assert "training: stage train, epoch 2 of 9, step 3,000 of 9,000, loss 1.250" in said
     assert f"process {NOBODY} on" in said
-    for folder, words in (
-        (tmp_path / "gone", "There is no folder"),
-        (tmp_path / "sweep" / "notes", "holds no run"),
-    ):
-        outcome = holotype("status", folder)
+    for folder, words in (("gone", "There is no folder"), ("sweep/notes", "holds no run")):
+        outcome = holotype("status", tmp_path / folder)
         assert (outcome.code, outcome.out) == (2, "")
         assert words in outcome.err

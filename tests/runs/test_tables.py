@@ -15,7 +15,7 @@ from holotype.models.weights_io import CAVEAT, TEST_BACKBONES
 from holotype.runs import tables
 from holotype.runs.experiment import resolve
 from holotype.runs.record import Record, Scores
-from holotype.runs.tables import find_published, make_row, summarise, table_markdown
+from holotype.runs.tables import find_published, summarise, table_markdown
 from tests.made_study import made_identity, made_record
 
 TOP = Path(__file__).resolve().parents[2]
@@ -63,14 +63,6 @@ def test_mean_and_deviation_over_seeds() -> None:
 def test_what_differs_is_never_averaged(key: str, value: Any) -> None:
     rows = summarise([record(0), record(1), record(2, **{key: value})])
     assert sorted(len(row.seeds) for row in rows) == [1, 2]
-
-
-def test_a_row_is_called_as_it_is_asked_for_and_says_all_that_keeps_rows_apart() -> None:
-    row = make_row([record(1, views="16+8"), record(0, views="16+8")], "renamed")
-    hash = record(views="16+8").identity.hash
-    assert (row.facts["variant"], row.seeds, row.facts["mode"]) == ("renamed", (0, 1), "cached 16+8")
-    assert row.facts["config_hash"] == hash
-    assert f"| {hash[:8]} |" in table_markdown([row])
 
 
 def test_published_numbers_stand_apart_and_unlawful_ones_are_marked() -> None:
