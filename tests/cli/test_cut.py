@@ -86,9 +86,7 @@ def test_what_cannot_be_is_one_sentence(cut, made_run, tmp_path) -> None:
     assert_sentence(cut(of=tmp_path / "nowhere"), "There is no folder")
 
 
-def test_features_that_were_deleted_are_made_again(
-    holotype, cut, tmp_path, squares_folder, tiny_backbone_file
-) -> None:
+def test_lost_features_are_made_again(holotype, cut, tmp_path, squares_folder, tiny_backbone_file) -> None:
     """Also after a report, which needs them for its first map alone."""
     run = tmp_path / "trained"
     train_small(run, squares_folder, tiny_backbone_file, epochs=1)
