@@ -28,10 +28,8 @@ def test_falls(): {falls}
 def test_last(): pass
 """,
 }
-PASSED = dict.fromkeys(
-    ("test_first", "test_other", "test_passes", "test_some[1]", "test_falls", "test_last"), "PASSED"
-)
-WENT = PASSED | {"test_some[2]": "FAILED", "test_skips": "SKIPPED"}
+GOOD = ("test_first", "test_other", "test_passes", "test_some[1]", "test_falls", "test_last")
+WENT = dict.fromkeys(GOOD, "PASSED") | {"test_some[2]": "FAILED", "test_skips": "SKIPPED"}
 """How the tests go where none falls."""
 
 

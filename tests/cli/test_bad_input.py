@@ -19,9 +19,6 @@ from .conftest import assert_sentence
 PUBLISHED_HEADS = True
 
 
-# -- names --------------------------------------------------------------------------------------------
-
-
 TRAIN, BENCH = "train simgcd fashion-sample", "bench --methods kmeans --datasets cub"
 
 
@@ -30,6 +27,8 @@ TRAIN, BENCH = "train simgcd fashion-sample", "bench --methods kmeans --datasets
     [
         ("trian rpc cub", ("'trian'", "train")),
         ("assign", ("RUN, NEW_IMAGES", "holotype assign --help")),
+        ("data check", ("NAME",)),
+        ("data check cub --root nowhere", ("nowhere",)),
         ("data list cub", ("holotype data check NAME",)),
         ("completion tcsh", ("SHELL", "'tcsh'", "bash, zsh or fish")),
         ("discover photos --dry-run=yes", ("--dry-run", "'yes'")),
@@ -69,9 +68,6 @@ def test_a_working_folder_that_was_deleted(holotype, tmp_path: Path, monkeypatch
     assert holotype("--help").code == 0
 
 
-# -- images and labels ---------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("words", "told"),
     [
@@ -103,9 +99,6 @@ def test_images_labels_and_files(
     (tmp_path / "bad.yaml").write_text("method_name: rpc\ndataset: cub\ntrain: {epoch: 3}\n")
     line = words.format(tmp=tmp_path, images=squares_folder, tiny=" ".join(tiny_flags))
     assert_sentence(holotype(*line.split()), *told)
-
-
-# -- a full disk --------------------------------------------------------------------------------------
 
 
 @contextlib.contextmanager

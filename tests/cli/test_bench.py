@@ -3,9 +3,7 @@ that is none."""
 
 from __future__ import annotations
 
-import importlib
 import re
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -49,9 +47,6 @@ def experiments(file: Path, *words: str) -> list[Experiment]:
     return asked_for(["--study", str(file), *words])
 
 
-# -- from a study to experiments ----------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("words", "told"),
     [
@@ -84,9 +79,6 @@ def test_flags_win_over_the_file(written: Write) -> None:
     (exact,), (cached,) = asked_for(words), asked_for([*words, "--cache-views", "16+8"])
     assert (exact.cache_views, cached.cache_views) == ("off", "16+8")
     assert read("simgcd", "cub").cache_views == "auto"
-
-
-# -- runs and records ---------------------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -168,44 +160,3 @@ def test_of_several_studies_a_run_that_two_name_is_made_once(holotype, tiny) -> 
     assert len(list(Path("runs").glob("*/*kmeans*"))) == 2
     assert_sentence(holotype("bench", "--study", one, two, "--rows", "new"), "--rows picks rows of one study")
     assert_sentence(holotype("bench", "--study", one, one), "same name")
-
-
-# -- a plug-in that is edited is another method ------------------------------------------------------------
-
-METHOD = "from holotype.methods.simgcd import SimGCD\nimport edited_part\n\n\nclass Mine(SimGCD):\n    pass\n"
-
-
-@pytest.fixture
-def edit(tmp_path, monkeypatch):
-    """Write edited_method.py and what it imports, as if another process were to import them."""
-    monkeypatch.setattr(sys, "dont_write_bytecode", True)
-    monkeypatch.syspath_prepend(str(tmp_path))
-    monkeypatch.chdir(tmp_path)
-
-    def write(part: str) -> None:
-        (tmp_path / "edited_method.py").write_text(METHOD)
-        (tmp_path / "edited_part.py").write_text(part)
-        for name in ("edited_method", "edited_part"):
-            monkeypatch.delitem(sys.modules, name, raising=False)
-        importlib.invalidate_caches()
-
-    write("weight = 1\n")
-    return write
-
-
-def test_a_run_of_other_code_is_not_gone_on_with(
-    holotype, edit, tmp_path, squares_folder, tiny_flags
-) -> None:
-    run = tmp_path / "run"
-    words = ("train", "edited_method:Mine", squares_folder / "squares.csv", *tiny_flags, "--out", run)
-    assert holotype(*words).code == 0
-    for stopped in (False, True):
-        if stopped:
-            (run / "scores.json").unlink()
-        before = {path: path.read_bytes() for path in run.iterdir()}
-        edit("weight = 2\n")
-        assert_sentence(holotype(*words), "edited_method:Mine", str(run))
-        assert {path: path.read_bytes() for path in run.iterdir()} == before
-    edit("weight = 1\n")
-    assert holotype(*words).code == 0
-    assert (run / "scores.json").exists()

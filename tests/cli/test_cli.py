@@ -31,8 +31,6 @@ from .conftest import assert_sentence
 HEAVY = {"torch", "numpy", "pandas", "timm", "rich", "sklearn", "matplotlib"}
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "commands.md"
 
-# -- help ---------------------------------------------------------------------------------------------
-
 
 @pytest.mark.parametrize("words", ["--help", "methods --all", "train rpc cub --seed"])
 def test_nothing_heavy_is_loaded_before_the_words_make_sense(words: str) -> None:
@@ -65,27 +63,21 @@ def test_the_page_of_commands_says_the_same() -> None:
     assert set(re.findall(r"^\| `holotype ([\w-]+)` \|", page, re.M)) >= set(COMMANDS)
 
 
-# -- options ------------------------------------------------------------------------------------------
-
-
 @dataclass
 class Group:
-    depth: int = 3
-    """How deep it is."""
+    depth: int = 3  # how deep it is
 
 
 @dataclass(kw_only=True)
 class Options(BoxOptions):
     """What it does."""
 
-    run: RunDir
-    """Folder of a run."""
+    run: RunDir  # folder of a run
     images: Annotated[str, "[IMAGES]"] | None = None
     kind: Literal["a", "b"] | None = None
     study: tuple[File, ...] = ()
     entry: list[str] = field(default_factory=list)
-    n: Annotated[Count, "N"] = 1
-    """Number of things."""
+    n: Annotated[Count, "N"] = 1  # number of things
     group: Group = field(default_factory=Group)
 
 
@@ -141,9 +133,6 @@ def test_without_ray_it_says_what_to_install(words, holotype, squares_folder, tm
     outcome = holotype(*words.split(), squares_folder, "--engine", "ray", "--out", tmp_path / "o")
     assert_sentence(outcome, "pip install 'holotype[ray]'")
     assert not (tmp_path / "o").exists()
-
-
-# -- output -------------------------------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -231,9 +220,6 @@ def test_a_fault_of_the_program_and_a_console_that_is_not_utf8(does: str, code: 
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, check=False, env=ascii_only)
     assert (done.returncode, done.stdout) == (code, out)
     assert (b"Traceback" in done.stderr) == bool(code)
-
-
-# -- doctor -------------------------------------------------------------------------------------------
 
 
 def test_doctor_says_its_facts_and_has_an_exit_code_of_its_own(holotype, monkeypatch) -> None:

@@ -46,8 +46,6 @@ def test_from_the_command_to_the_shell(holotype, shell: str) -> None:
     assert (done.returncode, done.stderr) == (0, "")
 
 
-# -- in a shell ---------------------------------------------------------------------------------------
-
 TRAIN = {
     "--device": CompletionFlag("where: it's up to you", True, ("auto", "cpu", "cuda")),
     "--root": CompletionFlag("folder", True),

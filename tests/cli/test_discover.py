@@ -62,6 +62,7 @@ def test_heaps_and_missing_rows_by_flag(holotype, squares_folder, tmp_path, aske
         ("{images} --steps 0", "--steps must be"),
         ("{images} --method magic", "There is no method"),
         ("{images} --label x.csv", "did you mean --labels"),
+        ("{images} --embeddings nowhere", "nowhere"),
         ("nowhere", "nowhere"),
     ],
 )
@@ -92,17 +93,9 @@ def test_a_dry_run_refuses_what_a_discovery_would(holotype, squares, squares_fol
     outcome = holotype("discover", squares, "--dry-run", "--device", "cpu")
     assert "No labelled image of red can be read" in outcome.out
     assert_sentence(outcome, "Only one known class ('green') has usable images in squares")
-    for words, said in (
-        ("--k 1", "--k 1 is smaller than the 2 known classes"),
-        ("--method magic", "There is no method"),
-        ("--backbone no.safetensors", "no.safetensors"),
-        ("--unlabelled reds", "did you mean red?"),
-    ):
+    for words, said in (("--k 1", "2 known classes"), ("--backbone no.safetensors", "no.safetensors")):
         outcome = holotype("discover", squares_folder, "--dry-run", "--device", "cpu", *words.split())
         assert_sentence(outcome, said)
-
-
-# -- the summary --------------------------------------------------------------------------------------
 
 
 def small() -> Discovery:
@@ -121,14 +114,9 @@ def test_the_summary_says_what_was_found_and_where(tmp_path: Path) -> None:
     found.count = {"low": 2, "high": 4, "best": 3}
     found.images.loc[0, "problem"] = "broken"
     text = discovery_summary(found, tmp_path)
-    for part in (
-        "12 images, 1 known class, 2 new categories; 1 image could not be read",
-        "Number of categories: 2 to 4, most likely 3; trained with 4, 3 in use",
-        "closest to a 0.71",
-        "embedding 2 s",
-        "A stand-in.",
-    ):
-        assert part in text, part
+    assert "12 images, 1 known class, 2 new categories; 1 image could not be read" in text
+    assert "Number of categories: 2 to 4, most likely 3; trained with 4, 3 in use" in text
+    assert all(part in text for part in ("closest to a 0.71", "embedding 2 s", "A stand-in."))
     assert text.splitlines()[-1] == f"Report: {tmp_path / 'report.html'}"  # what to do next is easily found
     found = made_discovery("r-1", {"a": list(range(12))})
     found.facts = RunFacts(round=1, k=1)

@@ -97,9 +97,6 @@ def test_a_discovery_takes_the_steps_that_were_planned(name, squares_folder, tin
     assert found.predict(paths[:1])[0]
 
 
-# -- what does not go together --------------------------------------------------------------------------
-
-
 def test_uno_needs_a_novel_category(
     holotype, squares_folder, tiny_flags, tiny_backbone_file, tmp_path
 ) -> None:

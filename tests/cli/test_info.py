@@ -44,9 +44,6 @@ def test_data_sets_are_listed_and_checked(holotype) -> None:
     assert (outcome.code, "ready" in outcome.out) == (0, True)
 
 
-# -- methods ------------------------------------------------------------------------------------------
-
-
 def test_a_line_for_each_method(holotype) -> None:
     head, *lines = holotype("methods").out.splitlines()
     assert head.split()[:5] == ["method", "year", "stages", "cache", "graph"]
@@ -73,9 +70,6 @@ def test_every_card_is_printed(name: str, holotype, monkeypatch) -> None:
         assert "L = (1 - lam) L_con_u + lam L_con_s + w(e) L_C" in flat
         assert "as_run: method.edges = none" in flat
         assert "cub 63.5 60.8 64.9 1.12 scars 43.1 55.7 36.2* 0.74*" in flat
-
-
-# -- backbones ----------------------------------------------------------------------------------------
 
 
 def test_every_use_is_listed_with_recorded_seconds(holotype) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from export.made_results import edit, made_run, paths
+from export.made_results import made_run
 from holotype.results.discovery import Discovery
 
 from .conftest import assert_sentence
@@ -41,38 +41,15 @@ def test_it_says_what_was_written(run, tmp_path, holotype, write) -> None:
     assert f"40 images are in {tmp_path / 'b' / 'media'}." in copied
 
 
-def test_a_second_call_replaces_everything_with_overwrite_alone(run, tmp_path, write) -> None:
-    for flag in FORMS:
-        write(flag)
-    one, *_ = paths(run, "new-01")
-    Path(paths(run, "new-03")[0]).unlink()
-    edit(run, ("rename", "", "new-02", "Lynx lynx"), ("confirm", one, "", "new-02"))
-    for flag in FORMS:
-        assert_sentence(write(flag), "--overwrite")
-    assert_sentence(
-        write("--folders", "--overwrite"), "would be lost"
-    )  # the last copy of the one that is gone
-    shutil.rmtree(tmp_path / "sorted" / "new-03")
-    said = {flag: write(flag, "--overwrite") for flag in FORMS}
-    assert {outcome.err for outcome in said.values()} == {""}
-    assert all("1 image left out" in outcome.out for flag, outcome in said.items() if flag != "--labels")
-    assert (tmp_path / "sorted" / "Lynx lynx").is_dir()
-    assert "Lynx lynx" in (tmp_path / "labels.csv").read_text(encoding="utf-8-sig")
-    assert "Used as scientific names: Lynx lynx." in said["--camtrap-dp"].out
-
-
 @pytest.mark.parametrize(
     ("words", "told"),
     [
         ("{run}", "needs one of --folders, --labels, --coco, --camtrap-dp"),
-        ("{run} --coco a.json --labels b.csv", "one of --folders, --labels"),
         ("{run} --coco {out}/a.json --all", "--all says nothing about --coco; it goes with --labels."),
         ("{run} --labels {out}/a.csv --copy", "it goes with --folders or --camtrap-dp"),
-        ("{run} --folders {out}/a --deployments folders", "it goes with --camtrap-dp"),
         ("{run} --camtrap-dp {out}/a --deployments none.csv", "none.csv does not exist"),
         ("{out} --coco {out}/a.json", "holds no run"),
         ("{run} --folders {run}", "holds other files"),
-        ("{run} --folder {out}/a", "did you mean --folders?"),
     ],
 )
 def test_bad_input_is_one_sentence(run, tmp_path, holotype, words, told) -> None:

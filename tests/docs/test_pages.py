@@ -137,9 +137,6 @@ def test_a_collection_that_grows(photos: Path, follow, holotype) -> None:
     assert Discovery.load(RUN).facts.round == 4
 
 
-# -- bursts and boxes ---------------------------------------------------------------------------------
-
-
 def test_times_and_bursts(small: Path, follow) -> None:
     plain, seconds, no, told = commands(page("bursts-and-boxes"))[:4]
     trap_folder(small / "photos")
@@ -189,9 +186,6 @@ def test_boxes(small: Path, follow, capsys) -> None:
     shutil.move("detections.json", "photos")
     run_python(*blocks(page("bursts-and-boxes"), "python"))
     assert "HP2X" in capsys.readouterr().out
-
-
-# -- samples, new images, the report --------------------------------------------------------------------
 
 
 def test_samples(photos: Path, follow, tiny_backbone_file: Path) -> None:
@@ -264,9 +258,6 @@ def test_confidence(small: Path, capsys) -> None:
     assert f"| fairly uniform | {FAIRLY_PURE} to {UNIFORM_PRIOR} |" in text
     assert f"below {UNSURE}; if that is more than {UNSURE_SHARE:.0%}".replace("%", " %") in text
     assert set(QUEUE_COLUMNS) <= set(re.findall(r"`(\w+)`", text))
-
-
-# -- formats ------------------------------------------------------------------------------------------
 
 
 def test_formats_versions_and_keys_are_told(tmp_path) -> None:

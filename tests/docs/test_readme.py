@@ -27,8 +27,7 @@ NAMES = ("README.md", "CONTRIBUTING.md", "CHANGELOG.md")
 DOCUMENTS = {
     path: path.read_text(encoding="utf-8") for path in [*map(TOP.joinpath, NAMES), *TOP.glob("docs/**/*.md")]
 }
-RESEARCHERS = page("researchers")
-"""The page with the examples in Python and the table of a run folder."""
+RESEARCHERS = page("researchers")  # the page with the examples in Python and the table of a run folder
 RUN_HERE = ("train", "methods", "data", "doctor", "status", "cache", "completion")
 """Commands that are run as they stand. Of the others the words are parsed; test_pages.py runs them."""
 
@@ -133,9 +132,6 @@ def test_every_benchmark_is_documented_with_its_counts() -> None:
         assert (f"| {facts.train:,} |" if facts.train else "| as found |") in row, name
 
 
-# -- examples -----------------------------------------------------------------------------------------
-
-
 @pytest.fixture
 def asked(tmp_path, monkeypatch, squares_folder, tiny_backbone_file) -> list[tuple[str, str, int]]:
     """Method, data set and seed of all that Python code asks for; what is run is tiny, on coloured squares."""
@@ -187,9 +183,6 @@ def test_the_python_example_sweeps(asked, capsys) -> None:
     assert [(row.facts["method"], row.seeds) for row in sweep.rows] == [("simgcd", (0, 1)), ("rpc", (0, 1))]
     assert len(list(Path("results/runs").iterdir())) == 4
     assert "| squares | rpc |" in capsys.readouterr().out
-
-
-# -- tables of records ----------------------------------------------------------------------------------
 
 
 def test_the_table_of_trust_is_that_of_the_record() -> None:

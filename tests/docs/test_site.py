@@ -65,9 +65,6 @@ def test_every_public_name_has_its_place_in_the_reference() -> None:
     assert {name: getattr(holotype, name).__module__ for name in told} == told
 
 
-# -- tools/site_hook.py -------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("source", "text", "read"),
     [

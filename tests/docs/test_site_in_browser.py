@@ -17,10 +17,8 @@ from .conftest import TOP
 
 PAGES = "index findings folder methods methods/rpc results studies/index studies/rpc-parts api".split()  # noqa: SIM905
 """One of each kind: start, figures, plain text, drawings, card, wide tables, index, study, reference."""
-WIDE = ("methods/rpc", "results", "studies/rpc-parts", "api")
-"""Pages whose tables may be wider than a laptop."""
-SMALLEST = 7
-"""Pixels of the least letter in a drawing, an index below the line included."""
+WIDE = ("methods/rpc", "results", "studies/rpc-parts", "api")  # pages whose tables may be wider than a laptop
+SMALLEST = 7  # pixels of the least letter in a drawing, an index below the line included
 DRAWINGS = "[...document.querySelectorAll('article img[src$=svg]')].map(one => [one.src, one.clientWidth])"
 PICTURES = "[...document.images].map(one => [one.src, one.alt, one.naturalWidth])"
 MOVED = "[...document.querySelectorAll('.md-typeset__scrollwrap')].some(e => e.scrollWidth > e.clientWidth)"

@@ -141,9 +141,6 @@ def test_a_folder_without_a_model_or_of_another_version_is_one_sentence(run, ima
     assert "written by another version" in assign().err
 
 
-# -- shard by shard: the same answers as in one file ------------------------------------------------------
-
-
 def frame_of(folder: Path) -> pd.DataFrame:
     parts = [pd.read_parquet(file) for file in sorted(folder.glob("part-*.parquet"))]
     return pd.concat(parts, ignore_index=True)

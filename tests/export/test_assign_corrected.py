@@ -5,16 +5,14 @@ from __future__ import annotations
 import dataclasses
 import os
 from pathlib import Path
-from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
 import pytest
 
 from holotype.data.load import load_table
-from holotype.export.assign import NO_CATEGORY, CategoryName, CorrectedModel, load_corrected
+from holotype.export.assign import NO_CATEGORY, CorrectedModel, load_corrected
 from holotype.results.apply_edits import apply_edits
-from holotype.results.centroids import Centroids
 from holotype.results.discovery import Discovery, write_features
 from holotype.results.edits import Edit
 from holotype.runs.model_io import TrainedModel, load_model
@@ -158,23 +156,3 @@ def test_probabilities_of_new_images_are_read_off_the_run_s_curve(run, trained, 
     dataclasses.replace(found, facts=dataclasses.replace(found.facts, calibration_curve=halved)).save(run)
     frame, plain = place(edit(run, trained), features), place(trained, features)
     np.testing.assert_allclose(frame.probability, plain.probability / 2, atol=1e-6)
-
-
-def test_an_image_follows_once_whatever_the_order_of_the_categories() -> None:
-    """Everything was moved out of one category into another, of which a part had been split off."""
-    lie = np.array([[0, 1, 0], [0, 1, 0.1], [0, 1, 0.9], [0, 1, 1]], dtype=np.float32)
-    new = np.array([[0, 1, 0.8], [0, 1, 0.8], [0, 1, 0.1]], dtype=np.float32)
-    for number in range(16):  # the order of a set of words is another one in each process
-        gone, other, part = (f"{name}-{number}" for name in ("gone", "other", "part"))
-        said = pd.DataFrame({"category_id": [gone, other, other]}).assign(
-            kind="novel", probability=0.9, known_score=0.1, typicality=0.5, fits=True
-        )
-        model = CorrectedModel(
-            SimpleNamespace(place=lambda _, said=said: said.copy()),  # type: ignore[arg-type]
-            {id: id for id in (gone, other)},
-            {id: CategoryName(id, "novel") for id in (gone, other, part)},
-            Centroids.measure(lie, np.array([1, 1, 2, 2]), 3),
-            frozenset({gone}),
-            {gone: {other}, other: {part}},
-        )
-        assert list(model.place(seen(new))["category_id"]) == [other, part, other]

@@ -85,10 +85,7 @@ def test_what_is_no_image_has_no_size_and_one_inside_a_container_has_its_time(tm
     assert [(one.width, one.height, one.mediatype) for one in found] == [*names.values()] * 700
 
 
-# -- the package -----------------------------------------------------------------------------------------
-
-FILE_PATH = re.compile(r"(?=^[^./~])(^((?!\.{2}).)*$).*$")
-"""The standard's own pattern."""
+FILE_PATH = re.compile(r"(?=^[^./~])(^((?!\.{2}).)*$).*$")  # the standard's own pattern
 COLUMNS = {"deployments": DEPLOYMENTS, "media": MEDIA, "observations": OBSERVATIONS}
 REQUIRED = {
     "deployments": ("deploymentID", "deploymentStart", "deploymentEnd"),  # and a place, which nobody told us
@@ -221,8 +218,6 @@ def test_images_can_be_part_of_the_package_and_those_of_containers_always_are(ma
     for row in table(dp, "media"):
         assert row["filePath"].startswith("media/my pictures/")
         assert (dp / row["filePath"]).is_file()
-    assert write_camtrap(made, dp, overwrite=True).copied == 0
-    assert not (dp / "media").exists()  # unchanged copies, whose originals are there
     np.savez(tmp_path / "pack.npz", x=np.zeros((2, 5, 7), dtype=np.uint8))
     found = Discovery.load(made)
     found.images.loc[4, "path"] = f"{tmp_path / 'pack.npz'}#1"
@@ -231,8 +226,8 @@ def test_images_can_be_part_of_the_package_and_those_of_containers_always_are(ma
     done = write_camtrap(made, dp, overwrite=True)
     assert (done.images, done.copied, done.gone) == (39, 1, 1)
     assert_valid(dp)
-    (inside,) = (row for row in table(dp, "media") if row["filePath"].startswith("media/"))
-    assert inside["filePath"] == "media/my pictures/pack.npz-1.png"
+    inside = [row["filePath"] for row in table(dp, "media") if row["filePath"].startswith("media/")]
+    assert inside == ["media/my pictures/pack.npz-1.png"]  # the others, unchanged copies, are gone
 
 
 def test_a_species_in_the_second_box_of_a_picture_is_named(made, dp) -> None:
@@ -247,14 +242,18 @@ def test_a_species_in_the_second_box_of_a_picture_is_named(made, dp) -> None:
     assert {row["bboxX"] for row in table(dp, "observations")} == {"", "0", "0.5"}
 
 
-SPECIES = ["Vulpes vulpes", "Canis lupus", "Canis latrans", "Sus scrofa", "Ursus arctos", "Lynx lynx", "Gulo gulo",
-           "Puma concolor", "Panthera leo", "Rangifer tarandus", "Procyon lotor", "Capra ibex", "Ovis canadensis",
-           "Alces alces", "Lynx rufus", "Canis lupus familiaris", "Bos taurus", "Marmota monax"]  # fmt: skip
-OTHERS = ["Ankle boot", "Red kite", "red fox", "Lesser panda", "Common iguana", "Giant panda", "Roe deer", "Bag",
-          "Canis", "new-01", "T-shirt", "Sea otter", "Sea lions", "Wild boar", "VULPES VULPES", "Vulpes Vulpes",
-          "Vulpes sp.", "near Bag, new 1", "Guinea hens", ""]  # fmt: skip
+SPECIES = [
+    "Vulpes vulpes",
+    "Canis lupus",
+    "Ursus arctos",
+    "Lynx lynx",
+    "Capra ibex",
+    "Canis lupus familiaris",
+]
+OTHERS = ["Ankle boot", "Red kite", "red fox", "Lesser panda", "Roe deer", "Canis", "new-01", "T-shirt", "Sea lions",
+          "VULPES VULPES", "Vulpes Vulpes", "Vulpes sp.", "near Bag, new 1", "Guinea hens", ""]  # fmt: skip
 TYPES = {"Red kite": "animal", "Human": "human", "people": "human", "vehicle": "vehicle", "Empty": "blank",
-         "blank": "blank", "new-03": "unknown"}  # fmt: skip
+         "new-03": "unknown"}  # fmt: skip
 
 
 def test_scientific_names_types_and_addresses() -> None:

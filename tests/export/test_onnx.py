@@ -145,9 +145,6 @@ def test_features_category_and_probability_are_compared(features, logits, sound)
     assert compare_outputs([one], session).sound == sound
 
 
-# -- what is refused --------------------------------------------------------------------------------------
-
-
 def by_the_other_head(method: DebGCD, features: Tensor) -> Prediction:
     p = (method.debiased(features) / method.config.tau).softmax(-1)
     probability, category = p.max(-1)

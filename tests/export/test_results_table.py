@@ -15,10 +15,10 @@ from holotype.data.boxes import Box, with_box
 from holotype.data.load import load_table
 from holotype.errors import InputError
 from holotype.export.coco import write_coco
-from holotype.export.results_table import class_names, label_rows, read_results_table, write_labels
+from holotype.export.results_table import label_rows, read_results_table, write_labels
 from holotype.results.apply_edits import FOLLOWS_NOTE
 from holotype.results.describe import LABELLED as OF_BURST
-from holotype.results.discovery import Category, Discovery
+from holotype.results.discovery import Discovery
 
 
 def by_path(run: Path, **how) -> dict[str, str]:
@@ -56,26 +56,11 @@ def test_images_of_which_a_person_has_said_what_they_show_and_no_others(tmp_path
     assert by_path(run)[str(discovery.images.path[row])] == "Bag"
 
 
-def test_new_categories_without_a_name_get_one_that_a_next_run_does_not_use() -> None:
-    made = [
-        Category("Bag", "Bag", "known", 1, suggested="near Bag"),
-        Category("new-04", "new-04", "novel", 1),
-    ]
-    for id, name in (("new-01", "new-01"), ("new-02", "Hawk"), ("new-03", "new-03")):
-        made.append(Category(id, name, "novel", 1, suggested="near Bag, new 1"))
-    assert list(class_names(made).values()) == ["Bag", "new-04", "near Bag, new 1", "Hawk", "new-03"]
-
-
 def test_discover_reads_the_same_labels_back(made, tmp_path) -> None:
     one, other = paths(made, "new-02")[:2]
-    edit(
-        made,
-        ("rename", "", "new-01", '\'quoted, "twice"'),
-        ("rename", "", "new-02", "=1+1"),
-        ("confirm", one, "", "new-02"),
-        ("confirm", other, "", "-Käfer ✓"),
-        ("confirm", paths(made, "new-01")[0], "", "new-01"),
-    )
+    edit(made, ("rename", "", "new-01", '\'quoted, "twice"'), ("rename", "", "new-02", "=1+1"))
+    edit(made, ("confirm", one, "", "new-02"), ("confirm", other, "", "-Käfer ✓"))
+    edit(made, ("confirm", paths(made, "new-01")[0], "", "new-01"))
     done = write_labels(made, tmp_path / "labels.csv")
     wanted = by_path(made)
     assert {"=1+1", "-Käfer ✓", '\'quoted, "twice"'} <= set(wanted.values())
@@ -147,9 +132,6 @@ def test_labels_that_nobody_gave_are_no_labels_of_people(made) -> None:
     found.images.loc[mine[1], "note"] = ""
     found.save(made)
     assert [read_results_table(made).by_hand[row] for row in mine[:4]] == [False, True, True, True]
-
-
-# -- COCO ------------------------------------------------------------------------------------------------
 
 
 def assert_coco(content: dict) -> None:

@@ -197,9 +197,6 @@ def test_a_mailed_report_is_corrected_elsewhere_and_the_edits_come_home(open_pag
     assert n_edits(page.open()) == "No edits"
 
 
-# -- a new round: edits that were never exported are offered by its report, and none is lost ---------------
-
-
 def next_round(run: Path) -> Discovery:
     """Another round of the same run folder: another id, one image and one category fewer."""
     before = Discovery.load(run)

@@ -176,9 +176,6 @@ def test_names_are_compared_as_people_compare_them():
     assert run_javascript("findNames", [[names, words] for words in asked]) == list(asked.values())
 
 
-# -- edits.csv --------------------------------------------------------------------------------------------
-
-
 def odd_edits() -> list[Edit]:
     edits = [Edit("run-2", TIME, "rename", "", "new-01", word) for word in ODD]
     edits += [Edit("run-2", TIME, "move", f"{word}.png", word, word, "d1") for word in ODD]

@@ -15,11 +15,10 @@ from holotype.config.parse import flatten
 from holotype.data.table import Table
 from holotype.errors import InputError
 from holotype.methods import METHODS, find_method
-from holotype.models.token_cache import CacheViews
 from holotype.runs import identity as module
 from holotype.runs.experiment import Experiment, resolve, setting_values, stages_of
 from holotype.runs.identity import Identity, identify, identity_matches, identity_outline
-from holotype.runs.resources import ResourceCache, RunData, effective_views
+from holotype.runs.resources import RunData
 from holotype.utils.memory import MemoryConfig
 from holotype.utils.serialization import from_dict
 from tests.made_study import made_identity
@@ -145,24 +144,6 @@ def test_a_method_of_ones_own_has_a_revision_and_its_code() -> None:
     words = r"folder holds a run with method\.settings\.pairing\.filter = 'none', not 'pseudo_match'"
     with pytest.raises(InputError, match=words):
         rpc[0].check_same(rpc[1], "folder")
-
-
-@pytest.mark.parametrize(
-    ("method", "found"), [("simgcd", "16+0"), ("debgcd", "16+0"), ("rpc", "16+8"), ("kmeans", "off")]
-)
-def test_only_views_that_are_drawn_count(method: str, found: str, tiny) -> None:
-    """SimGCD draws no strong views: asked for 16+8 it is the run that 16+0 is."""
-    asked, fewer = (resolve(method, "cub", overrides={"cache_views": views}) for views in ("16+8", "16+0"))
-    assert identity_outline(asked)["views"] == found
-    made = [of(one, views=effective_views(one, CacheViews.parse(one.cache_views))) for one in (asked, fewer)]
-    assert made[0].views == found
-    assert (made[0] == made[1]) == (method != "rpc")
-    assert (set(made[0].train) == {"precision"}) == (method == "kmeans")
-    assert effective_views(asked, None) is None
-    experiment = tiny(method, cache_views="16+8")
-    assert module.identity_of(experiment, ResourceCache().get(experiment)).views == found
-    other_views = [None, CacheViews(16, 8), CacheViews(16, 0), CacheViews(4, 2)]
-    assert len({of(asked, views=one).hash for one in other_views}) == 4
 
 
 @pytest.mark.parametrize(("method", "preset"), PRESETS)

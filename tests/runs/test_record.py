@@ -18,9 +18,7 @@ import pytest
 import torch
 
 import holotype
-from holotype.clustering.metrics import clustering_accuracy, score
-from holotype.config.parse import plain_tree
-from holotype.data.image_store import ImageStore
+from holotype.clustering.metrics import score
 from holotype.data.table import Table
 from holotype.errors import InputError
 from holotype.methods import Prediction
@@ -31,11 +29,9 @@ from holotype.runs.identity import Identity
 from holotype.runs.record import AssignedCounts, Record, Records, RunFolder, RunMeta, Scores
 from holotype.runs.run import run_experiment
 from holotype.training.checkpoint import MetricsLog
-from holotype.training.views import evaluation_features
 from holotype.utils.device import Device
 from holotype.utils.serialization import read_json
 from tests.made_study import made_identity, made_record
-from tests.training.conftest import N_KNOWN
 from tests.training.conftest import world as world  # the fixture of the folder train
 
 TOP = Path(__file__).resolve().parents[2]
@@ -63,35 +59,6 @@ def test_scores_with_and_without_truth(world, trained) -> None:
     scores, classes = module.score_table(world.table, trained[1])
     told = score(world.table, trained[1].category.numpy(), trained[1].known_score.numpy())
     assert told == vars(scores) | {"per_class": classes}
-
-
-def readable(table: Table) -> tuple[Table, ImageStore]:
-    store = ImageStore.decode(list(table.path), 32, progress=False)
-    return table.with_problems(store.problem), store
-
-
-def test_held_out_images_are_scored_as_by_hand(world, trained, tmp_path) -> None:
-    """21 of the training images without their labels, and a file among them that is no image."""
-    (tmp_path / "broken.png").write_text("no image")
-    rows = np.arange(1, 43, 2)
-    path = np.array([*world.table.path[rows[:9]], str(tmp_path / "broken.png"), *world.table.path[rows[9:]]])
-    truth = [f"colour {row // 12}" for row in rows]
-    truth.insert(9, "colour 1")
-    blank, known = np.full(len(path), "", dtype=object), world.table.known
-    test = Table(path, blank, known, truth=np.array(truth, dtype=object), name="held out")
-    loop, source = trained[0], trained[0].source
-    found = module.score_held_out(loop, *readable(test))
-    true = rows // 12
-    features = evaluation_features(source, torch.from_numpy(rows))
-    category = [int(loop.method.predict(feature[None]).category) for feature in features]
-    accuracy = clustering_accuracy(true, category, N_KNOWN)
-    assert found.n == 21  # all but the broken one
-    assert (found.all, found.old, found.new) == (accuracy.all, accuracy.old, accuracy.new)
-    assert found.share_old == (true < N_KNOWN).mean()
-    assert found.known_accuracy == (np.array(category) == true)[true < N_KNOWN].mean()
-    assert loop.source is source  # the loop goes on with its own images
-    only = Table(path[9:10], blank[:1], known, truth=np.array(["colour 0"], dtype=object))
-    assert module.score_held_out(loop, *readable(only)).n == 0  # none can be read at all
 
 
 def test_a_record_says_what_was_run_and_how_it_was_scored(tiny, squares_folder) -> None:
@@ -269,33 +236,6 @@ def test_a_record_that_was_changed_by_hand_is_refused(tmp_path: Path, change: An
 def identity(**changes: object) -> Identity:
     named = {key.replace("__", "."): value for key, value in changes.items()}
     return made_identity(resolve("rpc", "cub", overrides={"cache_views": "16+8"}), named)
-
-
-@pytest.mark.parametrize(
-    ("path", "value"),
-    [
-        *(("seed", 1), ("engine", 9), ("views", "off"), ("data.k", 7), ("data.table", "another")),
-        *(("backbone.digest", "another"), ("method.name", "simgcd"), ("method.revision", 1)),
-        *(("method.settings.pairing.filter", "none"), ("train.lr", 2e-5), ("train.added", True)),
-    ],
-)  # fmt: skip
-def test_a_folder_takes_its_own_run_and_refuses_another(tmp_path, path: str, value: Any) -> None:
-    """The revision among them: a run that an older version began is not carried on by this one."""
-    folder, mine, other = RunFolder(tmp_path), identity(), identity(**{path: value})
-    folder.claim(mine)  # an empty folder is anybody's
-    folder.begin(mine, {}, {})
-    folder.claim(mine)
-    layers = {"layers": ((8, "relu"), (4, None)), "by_name": {"a": {"b": (1,)}}, "weight": 0.1 + 0.2}
-    nested = identity(method__settings=plain_tree(layers))  # as JSON would give it back
-    folder.begin(nested, {}, {})
-    folder.claim(nested)
-    for there, asked in ((mine, other), (other, mine)):
-        folder.begin(there, {}, {})
-        with pytest.raises(InputError, match=rf"{re.escape(str(tmp_path))} holds .*{re.escape(path)} = "):
-            folder.claim(asked)
-    (tmp_path / "identity.json").write_text('{"seed": 0')
-    with pytest.raises(InputError, match=r"identity\.json"):
-        folder.claim(mine)
 
 
 def test_a_run_is_finished_when_its_scores_are_there(tmp_path) -> None:

@@ -14,15 +14,13 @@ from holotype.methods import METHODS, Views
 from holotype.models.token_cache import CacheViews
 from holotype.runs import resources as module
 from holotype.runs.experiment import Experiment, stages_of
-from holotype.runs.resources import ResourceCache, load_data, requested_views, views_of
-from holotype.training import build_token_cache
+from holotype.runs.resources import ResourceCache, load_data, requested_views
 from holotype.utils.memory import Budget
 from tests.conftest import draw_squares
 from tests.small_run import set_dotted
 from tests.training.stubs import STUBS
 
-WEAK, STRONG = Views(2, 0), Views(2, 1)
-"""What a step of SimGCD draws, and one of RPC."""
+WEAK, STRONG = Views(2, 0), Views(2, 1)  # what a step of SimGCD draws, and one of RPC
 
 
 def test_the_number_of_categories_must_be_given_and_data_be_trainable(tiny, tmp_path) -> None:
@@ -36,20 +34,6 @@ def test_the_number_of_categories_must_be_given_and_data_be_trainable(tiny, tmp_
     for name, said in (("squares", "Only one known class"), ("nowhere", "does not exist")):
         with pytest.raises(InputError, match=said):
             load_data(tiny(dataset=tmp_path / name))
-
-
-@pytest.mark.parametrize(
-    ("method", "most"),
-    [
-        *(("simgcd", WEAK), ("rpc", STRONG), ("kmeans", None)),
-        *(("two stages", STRONG), ("images", None), ("tokens then images", WEAK)),
-    ],
-)
-def test_views_needed_are_the_most_of_all_stages(tiny, monkeypatch, method, most) -> None:
-    for name, stub in STUBS.items():
-        monkeypatch.setitem(METHODS, name, stub)
-    assert views_of(tiny(method)) == most
-    assert module.max_views([Views(3, 0), STRONG]) == Views(3, 1)
 
 
 @pytest.mark.parametrize(
@@ -138,25 +122,6 @@ def test_where_the_images_lie_is_said_in_a_line(tiny, caplog, settings, level, s
         _ = ResourceCache().get(tiny(memory__host_gb=1e-5, memory__disk_gb=1e-5)).images
 
 
-def test_budgets_count_all_images_and_every_open_cache(tiny, monkeypatch) -> None:
-    """Training images, held-out ones and caches share what the settings allow."""
-    asked: list[Budget] = []
-
-    def find(config, device, taken):
-        asked.append(taken)
-        return Budget(0, 10**9, 10**9)
-
-    monkeypatch.setattr(module, "find_budget", find)
-    monkeypatch.setattr(build_token_cache, "find_budget", find)
-    ready = ResourceCache().get(tiny("rpc"))
-    ready.data.test = ready.data.table
-    images, (_, held_out) = ready.images, ready.held_out
-    first = ready.cache(CacheViews(5, 3), STRONG)
-    ready.cache(CacheViews(6, 3), STRONG)
-    so_far = [0, images.nbytes, images.nbytes + held_out.nbytes]
-    assert asked == [Budget.at("host", n) for n in (*so_far, so_far[-1] + first.nbytes)]
-
-
 def test_a_resumed_run_takes_an_open_cache_of_its_views(tiny, counted) -> None:
     ready = ResourceCache().get(tiny("rpc"))
     wanted = CacheViews(5, 3)
@@ -174,17 +139,6 @@ def test_a_resumed_run_takes_an_open_cache_of_its_views(tiny, counted) -> None:
     ready.cache(CacheViews(6, 2), STRONG)
     ready.cache(wanted, STRONG, fixed=CacheViews(4, 2))
     assert counted.count("cache") == 5  # 4+2 was let go for 6+2
-
-
-def test_a_small_budget_shrinks_the_views_of_a_fresh_run_only(tiny) -> None:
-    """About 9 kB a view of all images: 20 weak and 10 strong ones do not fit 0.6 MB beside the images."""
-    wanted = CacheViews(20, 10)
-    per_view = ResourceCache().get(tiny("rpc")).cache(CacheViews(4, 2), STRONG).nbytes / 7
-    ready = ResourceCache().get(tiny("rpc", memory__host_gb=12 * per_view / 1e9, store="disk"))
-    shrunk = ready.cache(wanted, STRONG)
-    assert (shrunk.level, shrunk.views.weak < 20) == ("host", True)
-    fixed = ready.cache(wanted, STRONG, fixed=wanted)
-    assert (fixed.level, fixed.views) == ("disk", wanted)
 
 
 def test_which_stages_draw_from_the_cache_is_told_where_they_differ(tiny, tmp_path, caplog) -> None:

@@ -234,22 +234,6 @@ def test_settings_by_name_typed_or_as_text() -> None:
 
 
 @pytest.mark.parametrize(
-    ("key", "meant"),
-    [
-        *[("sed", "seed"), ("lr", "train.lr"), ("train.lrr", "train.lr"), ("epochs", "train.epochs")],
-        *[("method.sharpen", "method.new.sharpen"), ("method.pairing.filtr", "method.pairing.filter")],
-        *[("train.cache-views", "cache_views"), ("", None), ("__class__", None), ("folder", None)],
-    ],
-)
-def test_a_key_that_is_not_there_comes_with_the_one_that_was_meant(key: str, meant: str | None) -> None:
-    hint = f"did you mean {meant}?" if meant else "holotype train METHOD DATASET --help lists them."
-    with pytest.raises(InputError) as refused:
-        resolve("rpc", "cub", overrides={key: 1})
-    assert str(refused.value) == f"The setting {key.replace('-', '_')!r} is unknown; {hint}"
-    assert settings.nearest_setting("lr", ["seed"]) is None
-
-
-@pytest.mark.parametrize(
     ("key", "value", "rule"),
     [
         *(("train.epochs", value, "a whole number") for value in ("many", 2.5, [1, 2], None)),
@@ -280,10 +264,8 @@ def test_a_group_is_no_value_and_a_warm_up_that_does_nothing_is_refused() -> Non
 class Widths:
     """Of somebody's method."""
 
-    widths: tuple[int, ...] = (8, 4)
-    """Width of each layer, 100 % of which learn."""
-    names: list[str] = dataclasses.field(default_factory=list)
-    """Of the layers."""
+    widths: tuple[int, ...] = (8, 4)  # width of each layer, 100 % of which learn
+    names: list[str] = dataclasses.field(default_factory=list)  # of the layers
     made: int = dataclasses.field(default=0, init=False)
 
     def __post_init__(self) -> None:

