@@ -28,7 +28,7 @@ pytestmark = [
     pytest.mark.xdist_group("torture"),
 ]
 
-AT_LEAST = {"stops": 20, "tables": 300, "images": 1000, "files": 10, "disguised": 100, "links": 10}
+AT_LEAST = {"stops": 20, "tables": 300, "images": 1000, "files": 10, "links": 10}
 """How many each of them tries."""
 
 

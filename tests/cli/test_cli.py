@@ -65,19 +65,21 @@ def test_the_page_of_commands_says_the_same() -> None:
 
 @dataclass
 class Group:
-    depth: int = 3  # how deep it is
+    depth: int = 3
+    """How deep it is."""
 
 
 @dataclass(kw_only=True)
 class Options(BoxOptions):
     """What it does."""
 
-    run: RunDir  # folder of a run
+    run: RunDir
     images: Annotated[str, "[IMAGES]"] | None = None
     kind: Literal["a", "b"] | None = None
     study: tuple[File, ...] = ()
     entry: list[str] = field(default_factory=list)
-    n: Annotated[Count, "N"] = 1  # number of things
+    n: Annotated[Count, "N"] = 1
+    """Number of things."""
     group: Group = field(default_factory=Group)
 
 

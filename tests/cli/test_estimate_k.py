@@ -37,18 +37,6 @@ def test_folders_of_like_names_are_two_collections(tmp_path: Path, monkeypatch) 
     assert found == ["2024.05", "2024.06", "squares", "cub"]
 
 
-def test_range_curve_and_file(holotype, squares_folder: Path, words, tmp_path: Path) -> None:
-    outcome = holotype("estimate-k", squares_folder, *words, "--out", tmp_path)
-    assert outcome.code == 0, outcome.err
-    content = json.loads((tmp_path / "count.json").read_text())
-    found = CountEstimate.from_dict(content)
-    assert 2 <= found.low <= found.best <= found.high <= 32
-    assert found.words in outcome.out
-    assert sum(line.startswith(" *") for line in outcome.out.splitlines()) == 1
-    assert (tmp_path / "embeddings" / "manifest.json").is_file()
-    assert content["of"].keys() == {"table", "backbone", "seed", "estimator"}
-
-
 def test_bad_input_is_one_sentence(holotype, squares_folder: Path, words, tmp_path: Path) -> None:
     outcome = holotype("estimate-k", squares_folder, "--k-max", 1, *words, "--out", tmp_path / "a")
     assert_sentence(outcome, "--k-max 1 is smaller than the 2 known classes")

@@ -108,15 +108,6 @@ def test_uno_needs_a_novel_category(
     assert not list(tmp_path.iterdir())
 
 
-def test_infomap_that_is_missing_is_named(
-    holotype, squares_folder, tiny_flags, tmp_path, monkeypatch
-) -> None:
-    monkeypatch.setitem(sys.modules, "infomap", None)
-    words = [*tiny_flags, "--method.communities", "infomap", "--out", tmp_path / "run"]
-    assert_sentence(holotype("train", "dccl", squares_folder, *words), "infomap", "pip install")
-    assert not (tmp_path / "run" / "identity.json").exists()
-
-
 @pytest.mark.parametrize(("name", "inert"), [("uno", True), ("sptnet", False)])
 def test_a_warm_up_that_does_nothing_is_refused_and_the_help_says_so(holotype, name, inert) -> None:
     """UNO, RS+ and DCCL bring a pace of their own; the first stage of SPTNet does not."""

@@ -198,25 +198,13 @@ def results_rows(study: str) -> dict[str, str]:
     return {row[0].split()[0]: row[rows[0].index("All")] for row in rows[2:]}
 
 
-def measured_steps() -> dict[str, list[str]]:
-    """Method -> milliseconds of its kinds of step, in the order of training."""
-    lines = (TOP / "experiments" / "results" / "speed.jsonl").read_text(encoding="utf-8").splitlines()
-    (parts,) = [one["parts"] for one in map(json.loads, lines) if one["name"] == "h200-vit-s14"]
-    found = {row["method"]: [f"{row['ms']:.1f}"] for row in parts["methods"]}
-    found["sptnet"] = list(found["simgcd"])  # its first stage
-    for row in parts["image_stages"]:
-        found.setdefault(row["method"], []).append(f"{row['ms']:.1f}")
-    return found
-
-
 def test_the_table_of_the_front_page_is_that_of_the_results() -> None:
     titles = {kind.card.title: name for name, kind in METHODS.items()}
     readme = DOCUMENTS[TOP / "README.md"]
     rows = re.findall(r"^\| ([\w+-]+) \| (\d{4}) \| (.+?) \| (.+?) \| (.+?) \|$", readme, re.MULTILINE)
     assert len(rows) == len(METHODS) == len(titles)
-    cub, cifar, steps = results_rows("peers"), results_rows("peers-cifar"), measured_steps()
-    for title, year, *cells, ms in rows:
+    cub, cifar = results_rows("peers"), results_rows("peers-cifar")
+    for title, year, *cells, _ in rows:
         name = titles[title]
         assert int(year) == METHODS[name].card.year
         assert [cell.strip("* ") for cell in cells] == [cub[name], cifar[name]], name
-        assert re.findall(r"\d+\.\d", ms) == steps.get(name, []), name

@@ -53,12 +53,10 @@ def test_a_csv_with_every_image_is_replaced_with_overwrite_alone(run, images, as
     frame = pd.read_csv(found.out, keep_default_na=False)
     assert tuple(frame.columns) == ASSIGN_COLUMNS
     assert (found.n, found.unread, len(frame)) == (7, 1, 7)
-    broken = frame[frame.path.str.endswith("broken.jpg")].iloc[0]
+    broken = frame[frame.problem.str.contains("broken.jpg")].iloc[0]
     assert (broken.category, broken.kind, broken.fits) == ("", "", False)
-    assert "broken.jpg" in broken.problem
     rest = frame[frame.problem == ""]
     assert set(rest.path) == {str(path) for path in images.rglob("*.png")}
-    assert set(rest.kind) <= {"known", "novel"}
     assert sum(found.categories.values()) == 6
     direct = load_model(run, "cpu")
     again = direct.place(direct.features(list(rest.path)))

@@ -10,11 +10,11 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from export import made_results
+from export.made_results import paths
 from holotype.data.load import load_table
 from holotype.export.assign import NO_CATEGORY, CorrectedModel, load_corrected
-from holotype.results.apply_edits import apply_edits
 from holotype.results.discovery import Discovery, write_features
-from holotype.results.edits import Edit
 from holotype.runs.model_io import TrainedModel, load_model
 from small_run import seen, small_discovery, train_small
 
@@ -48,22 +48,13 @@ def trained(run) -> TrainedModel:
 
 
 def edit(run: Path, trained: TrainedModel, *rows: tuple[str, str, str, str]) -> CorrectedModel:
-    """The model after edits (action, image, category, value) of the discovery in `run`."""
-    found = Discovery.load(run)
-    made = [Edit(found.run_id, f"t{i}", *row) for i, row in enumerate(rows)]
-    applied = apply_edits(found, made)
-    assert applied.problems == []
-    applied.discovery.save(run)
+    """The model after edits of the discovery in `run`."""
+    made_results.edit(run, *rows)
     return load_corrected(run, trained)
 
 
 def novel(run: Path) -> list[str]:
     return [c.id for c in Discovery.load(run).categories if c.kind == "novel" and c.n > 3]
-
-
-def paths(run: Path, id: str) -> list[str]:
-    images = Discovery.load(run).images
-    return list(images.path[images.category_id == id])
 
 
 def place(model: CorrectedModel | TrainedModel, features: np.ndarray) -> pd.DataFrame:

@@ -191,8 +191,7 @@ def test_a_second_call_keeps_what_people_filled_in(made, dp) -> None:
     assert write_camtrap(made, dp).missing[0] == "latitude and longitude in deployments.csv"
     with pytest.raises(InputError, match="--overwrite"):
         write_camtrap(made, dp)
-    (row,) = table(dp, "deployments")
-    row |= {"latitude": "-51.5", "longitude": "4.7", "habitat": "=dune"}
+    row = table(dp, "deployments")[0] | {"latitude": "-51.5", "longitude": "4.7", "habitat": "=dune"}
     write_csv(dp / "deployments.csv", ",".join(row), [tuple(row.values())])
     content = package(dp)
     content["contributors"] = [{"title": "A. Person"}]
@@ -266,23 +265,18 @@ def test_scientific_names_types_and_addresses() -> None:
 
 
 def test_what_people_add_to_it_stays(made) -> None:
-    results = read_results_table(made)
+    results, sus = read_results_table(made), {"scientificName": "Sus scrofa", "taxonRank": "species"}
     held = camtrap.build_datapackage(results, {}, [MAY], [], [])
-    held["contributors"], held["licenses"] = [{"title": "A. Person"}], ["mine"]
-    held["project"] |= {"samplingDesign": "opportunistic", "captureMethod": ["x"], "title": "Mine"}
-    sus = {"scientificName": "Sus scrofa", "taxonRank": "species"}
+    held["project"] |= {"title": "Mine"}
     held["taxonomic"] = [sus, {"scientificName": "Old name"}]
     held["sources"].append({"title": "Another"})
     held["resources"].append({"name": "individuals", "data": []})
     again = camtrap.build_datapackage(results, held, [MAY], [(4.0, 50.7), (5.7, 51.5)], ["Sus scrofa"])
-    assert missing_fields(again) == []
-    assert (again["project"]["title"], again["licenses"], again["taxonomic"]) == ("Mine", ["mine"], [sus])
+    assert (again["project"]["title"], again["taxonomic"]) == ("Mine", [sus])
     assert [one["title"] for one in again["sources"]] == ["Another", "Holotype"]
-    names = [one["name"] for one in again["resources"]]
-    assert names == ["deployments", "media", "observations", "individuals"]
+    assert again["resources"][-1]["name"] == "individuals"
     ring = again["spatial"]["coordinates"][0]
     assert ring[0] == ring[-1] == [4.0, 50.7]
-    assert [5.7, 51.5] in ring
     assert camtrap.build_datapackage(results, again, [MAY], [], [])["spatial"] == again["spatial"]
 
 

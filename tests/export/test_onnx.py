@@ -15,6 +15,7 @@ import torch
 from PIL import Image
 from torch import Tensor
 
+from export.made_results import edit
 from holotype.cli import run_command
 from holotype.errors import InputError
 from holotype.export import onnx as module
@@ -23,8 +24,6 @@ from holotype.export.onnx import CHECKED_IMAGES, OnnxModel, ParitySample, compar
 from holotype.methods import Prediction
 from holotype.methods.debgcd import DebGCD
 from holotype.models.zoo import import_timm
-from holotype.results.apply_edits import apply_edits
-from holotype.results.edits import Edit
 from holotype.runs.model_io import TrainedModel, load_model
 from small_run import RUN_ID, small_discovery, train_small
 
@@ -116,10 +115,10 @@ def test_the_names_of_today_are_told(run, tmp_path, caplog) -> None:
     one, two = trained.ids[2:4]
     rows = [("rename", "", "red", "crimson"), ("merge", "", one, "red"), ("reject", "", two, ""),
             ("move", "0.png", "green", "limes")]  # fmt: skip
-    made = [Edit(found.run_id, f"t{i}", *row) for i, row in enumerate(rows)]
     for file in ("model.json", "model.safetensors"):
         shutil.copy(run / file, tmp_path / file)
-    apply_edits(found, made).discovery.save(tmp_path)
+    found.save(tmp_path)
+    edit(tmp_path, *rows)
     told = module.model_facts(load_corrected(tmp_path, trained))
     assert told["licence"].startswith("unknown Nobody says")  # so that whoever gets the file reads it
     assert json.loads(told["categories"]) == list(trained.ids)

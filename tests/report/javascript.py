@@ -26,14 +26,8 @@ def run_javascript(task: str, given: list[Any]) -> list[Any]:
         node = str(Path(pytest.importorskip("playwright").__file__).parent / "driver" / "node")
     ends = "\nprocess.stdout.write(JSON.stringify(TASKS[input.task](input.given)));"
     whole = f'const input = JSON.parse(require("fs").readFileSync(0, "utf8"));\n{ends}'
-    done = subprocess.run(
-        [node, "-e", source + "\n" + whole],
-        input=json.dumps({"task": task, "given": given}),
-        capture_output=True,
-        text=True,
-        encoding="utf-8",
-        timeout=120,
-        check=False,
-    )
+    how = {"capture_output": True, "text": True, "encoding": "utf-8", "timeout": 120, "check": False}
+    given_text = json.dumps({"task": task, "given": given})
+    done = subprocess.run([node, "-e", source + "\n" + whole], input=given_text, **how)
     assert done.returncode == 0, done.stderr
     return list(json.loads(done.stdout))

@@ -11,8 +11,8 @@ import pandas as pd
 import pytest
 
 from holotype.data.boxes import Box, with_box
+from report.browser import press
 from report.conftest import directions
-from report.keys import press
 from report.made import KNOWN, ODD, make_discovery
 
 VIEWS = ("overview", "category", "map", "relations", "doubtful", "settings")
@@ -173,25 +173,6 @@ def test_galleries_by_day_and_camera(open_page, tmp_path):
 def find(tab, words: str) -> None:
     tab.locator("#find-field").fill(words)
     tab.wait_for_selector("main.find")
-
-
-def test_a_part_of_a_name_finds_images_and_says_where_they_are(page):
-    tab = page.open("overview")
-    press(tab, "/")
-    assert tab.evaluate("document.activeElement.id") == "find-field"
-    tab.keyboard.type("PICTURE 0008")
-    tab.wait_for_selector("main.find")
-    assert tab.evaluate("document.activeElement.id") == "find-field"  # typing goes on
-    assert tab.locator("h1").inner_text() == "10 images with “PICTURE 0008” in the name"
-    captions = tab.locator(".tile .caption").all_inner_texts()
-    assert all("new-04" in caption and "picture 0008" in caption for caption in captions)
-    assert tab.locator(".lead a").inner_text() == "new-04"
-    press(tab, "Enter", "Space", "ArrowRight", "Space", "r")
-    assert tab.locator("#edits-button").inner_text() == "2 edits"
-    assert tab.locator(".tile .caption", has_text="in no category").count() == 2
-    tab.evaluate("history.back()")
-    tab.wait_for_selector("main.overview")
-    assert tab.locator("#find-field").input_value() == ""
 
 
 def test_hostile_names_are_found_and_run_nothing(page):

@@ -14,7 +14,7 @@ from holotype.cli import run_command
 from holotype.report import build_report
 from holotype.results.discovery import Discovery
 from holotype.results.edits import Edit, append_edits, read_edits
-from report.keys import press
+from report.browser import press
 from report.made import make_discovery
 
 command = partial(run_command, "report")

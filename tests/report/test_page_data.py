@@ -55,22 +55,6 @@ def test_every_column_is_what_the_table_says(tmp_path):
     assert (data["total"]["images"], data["total"]["unread"]) == (40, 1)
 
 
-def test_a_category_says_how_pure_it_is_and_whether_it_comes_back(tmp_path):
-    found = make_discovery(tmp_path, 200)
-    found.facts = replace(found.facts, trainings=(0, 1, 2, 3, 4))
-    one, two, *_ = found.categories
-    one.purity, one.purity_low, one.purity_high = 0.71, 0.5, 0.85
-    for category, times in ((one, 5), (two, 2)):
-        category.comes_back, category.together = times, 0.5
-    first, second, third, *_ = shown(found, tmp_path)["categories"]
-    assert (first["purity"], first["uniform"]) == ([0.71, 0.5, 0.85], "fairly uniform")
-    assert (second["purity"], second["uniform"], second["check"]) == ([None] * 3, "", "")
-    assert "71 %" in first["check"]
-    assert "5 of 5 trainings" in first["returns"]
-    assert [one["faint"] for one in (first, second, third)] == [False, True, False]
-    assert third["returns"] == ""  # nothing is known of it
-
-
 def test_probabilities_that_could_not_be_calibrated_are_a_caveat(tmp_path):
     found = make_discovery(tmp_path, 30)
     found.facts = replace(found.facts, calibration="There are too few.")

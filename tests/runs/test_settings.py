@@ -264,8 +264,10 @@ def test_a_group_is_no_value_and_a_warm_up_that_does_nothing_is_refused() -> Non
 class Widths:
     """Of somebody's method."""
 
-    widths: tuple[int, ...] = (8, 4)  # width of each layer, 100 % of which learn
-    names: list[str] = dataclasses.field(default_factory=list)  # of the layers
+    widths: tuple[int, ...] = (8, 4)
+    """Width of each layer, 100 % of which learn."""
+    names: list[str] = dataclasses.field(default_factory=list)
+    """Of the layers."""
     made: int = dataclasses.field(default=0, init=False)
 
     def __post_init__(self) -> None:

@@ -62,9 +62,9 @@ def test_what_is_called_an_image_and_is_none_meets_no_decoder_and_no_program(tmp
     started: list[str] = []
     starts = ("subprocess", "os.sys")
     sys.addaudithook(lambda event, _: started.append(event) if event.startswith(starts) else None)
-    for kind in ("EPS", "PDF", "SVG", "FITS", "PSD", "tar", "pickle"):
+    for content in OTHERS.values():
         for ending in ENDINGS:
-            (tmp_path / f"photo{ending}").write_bytes(OTHERS[kind])
+            (tmp_path / f"photo{ending}").write_bytes(content)
             with pytest.raises(ImageProblem):
                 read_image(str(tmp_path / f"photo{ending}"))
     assert started == []
@@ -174,12 +174,8 @@ def test_a_folder_called_like_an_order_is_told_harmlessly(tmp_path, holotype):
 
 def test_commands_say_nothing_but_by_that_way():
     """Of what they print themselves: the help and the version, in which nobody else has a word."""
-    bare = {
-        f"{file.name}:{line.strip()}"
-        for file in (PACKAGE / "cli").glob("*.py")
-        for line in file.read_text(encoding="utf-8").splitlines()
-        if re.search(r"(?<![\w.])print\(", line)
-    }
+    lines = [line for file in (PACKAGE / "cli").glob("*.py") for line in file.read_text("utf-8").splitlines()]
+    bare = [line for line in lines if re.search(r"(?<![\w.])print\(", line)]
     allowed = ("print(help_text())", 'print(f"holotype {__version__}")', "print(escape_control(str(text))")
     assert [line for line in bare if not any(words in line for words in allowed)] == []
 
@@ -192,10 +188,7 @@ def precious(tmp_path):
 
 
 def test_nothing_is_written_through_a_link_to_a_folder(tmp_path, precious, holotype):
-    """Not even thumbnails: of a run folder that somebody sent, every folder must be one.
-
-    That the run folder itself is a link is its owner's choice.
-    """
+    """Not even thumbnails. That the run folder itself is a link is its owner's choice."""
     run = tmp_path / "run"
     make_discovery(tmp_path, 20).save(run)
     for place in ("report", "report/thumbs", "rounds", "cuts"):

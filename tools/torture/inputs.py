@@ -213,33 +213,7 @@ OTHERS: dict[str, bytes] = {
     + bytes(64),
     "XPM": b'/* XPM */\nstatic char *a[] = {"1 1 1 1","a c #000","a"};',
 }
-OWN_FORMATS = "PCX TGA ICO ICNS SGI IM JPEG2000 DDS PDF EPS BLP"
 ENDINGS = (".jpg", ".png", ".tif", ".webp", ".gif", ".bmp", ".ppm")
-
-
-def _disguises(world: World, seed: int) -> Iterator[Case]:
-    own = {f"{kind} by Pillow": _saved(Image.new("RGB", (32, 32)), kind, {}) for kind in OWN_FORMATS.split()}
-    for name, content in (OTHERS | own).items():
-        if content:
-            yield Case(name, content, len(ENDINGS))
-
-
-def _disguised(world: World, case: Case) -> list[str]:
-    from holotype.data.image_store import _decode_one
-
-    folder = world.fresh() / "images"
-    folder.mkdir()
-
-    def refused(path: Path) -> list[str]:
-        found = _decode_one(str(path), SHORT)
-        return [] if found.problem else [f"was decoded to {found.pixels.shape}"]
-
-    paths = [folder / f"photo{ending}" for ending in ENDINGS]
-    for path in paths:
-        path.write_bytes(case.what)
-    tries: list[Try] = [(f"{case.key} as {path.name}", lambda path=path: refused(path)) for path in paths]
-    problems = survive(tries, watched=str(folder))
-    return problems + [f"{path} appeared" for path in sorted({*folder.iterdir()} - {*paths})]
 
 
 def _bombs(world: World, seed: int) -> Iterator[Case]:
@@ -419,7 +393,6 @@ def unclean(ended: Ended) -> list[str]:
 
 
 CAMPAIGNS = (
-    Campaign("disguised", "other files called images", _disguises, _disguised, short=-1),
     Campaign("bombs", "small files of enormous pictures", _bombs, _bomb, weight=0.5),
     Campaign("words", "odd command lines", _lines, _line, "command lines"),
     Campaign("images", "broken images", numbered(IMAGES_AT_ONCE), _broken, short=10, weight=0.5),
