@@ -66,9 +66,8 @@ from holotype.config.schema import DiscoverConfig
 from holotype.discovery.pipeline import discover_table
 from holotype.discovery.rounds import last_round, round_folder
 from holotype.errors import InputError
-from holotype.results.apply_edits import apply_edits
 from holotype.results.discovery import Category, Discovery
-from holotype.results.edits import Edit, edits_csv
+from holotype.results.edits import Edit, apply_edits, edits_csv
 from holotype.utils.atomic import write_text
 from holotype.utils.device import pick_device
 

@@ -76,8 +76,7 @@ from harness import (
 from holotype.clustering.estimate_k import estimate_table, pick_k
 from holotype.clustering.metrics import clustering_accuracy
 from holotype.config.schema import BackboneConfig
-from holotype.discovery.ensemble_training import train_side_by_side
-from holotype.discovery.round_runner import plan_training
+from holotype.discovery.training_plan import plan_training, train_side_by_side
 from holotype.embeddings.store import embed_table
 from holotype.errors import InputError
 from holotype.models.backbone import Backbone, load_backbone

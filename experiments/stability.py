@@ -75,8 +75,7 @@ from holotype.clustering.class_size import measure_imbalance
 from holotype.config.schema import BackboneConfig
 from holotype.data.image_store import ImageStore
 from holotype.data.table import Table
-from holotype.discovery.ensemble_training import train_side_by_side
-from holotype.discovery.round_runner import plan_training
+from holotype.discovery.training_plan import plan_training, train_side_by_side
 from holotype.errors import InputError
 from holotype.methods.simgcd import SHARE_MOMENTUM, SHARE_POWER, SimGCDConfig
 from holotype.models.backbone import load_backbone

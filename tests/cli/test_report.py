@@ -9,8 +9,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from holotype.discovery.plan import RoundConfig
 from holotype.discovery.rounds import replay_edits
-from holotype.discovery.training_plan import RoundConfig
 from holotype.results.discovery import Discovery, write_features
 from holotype.results.edits import Edit, edits_csv
 from holotype.results.review_queue import QUEUE_FILE, write_queue

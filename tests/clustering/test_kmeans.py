@@ -10,7 +10,7 @@ from sklearn.metrics import adjusted_rand_score
 from torch import Tensor
 
 from holotype.clustering import kmeans as module
-from holotype.clustering.kmeans import KMeansResult, d2_seeds, kmeans, semi_supervised_kmeans
+from holotype.clustering.kmeans import d2_seeds, kmeans, semi_supervised_kmeans
 from holotype.errors import InputError
 from tests.data.test_augment import MPS, PretendedMps
 
@@ -31,13 +31,6 @@ def blobs(n: int, k: int, dim: int, spread: float, dtype: torch.dtype = torch.fl
     return x.to(dtype)
 
 
-def slow_inertia(x: Tensor, result: KMeansResult) -> float:
-    return sum(
-        float((row - result.centres[c]).double().square().sum())
-        for row, c in zip(x, result.label, strict=True)
-    )
-
-
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize(
     ("n", "k", "dim", "spread"), [(400, 5, 4, 0.3), (900, 30, 8, 0.6), (300, 7, 16, 1.5)]
@@ -45,17 +38,16 @@ def slow_inertia(x: Tensor, result: KMeansResult) -> float:
 def test_quality_matches_scikit_learn(n, k, dim, spread, dtype) -> None:
     x = blobs(n, k, dim, spread, dtype)
     ours = kmeans(x, k, generator=seeded())
+    assert ours.centres.dtype == dtype
     oracle = KMeans(k, n_init=10, random_state=0).fit(x.numpy())
     assert ours.inertia <= 1.01 * oracle.inertia_
 
 
-@pytest.mark.parametrize("dtype", DTYPES)
-def test_labels_centres_and_inertia_belong_together(dtype) -> None:
-    x = blobs(200, 6, 5, 0.8, dtype)
+def test_labels_centres_and_inertia_belong_together() -> None:
+    x = blobs(200, 6, 5, 0.8)
     result = kmeans(x, 6, n_init=3, generator=seeded())
-    assert result.centres.dtype == dtype
     assert torch.equal(result.label, torch.cdist(x, result.centres).argmin(1))
-    assert result.inertia == pytest.approx(slow_inertia(x, result), rel=1e-5)
+    assert result.inertia == pytest.approx(float((x - result.centres[result.label]).square().sum()), rel=1e-5)
     for c in range(6):  # converged: every centre is the mean of its rows
         torch.testing.assert_close(result.centres[c], x[result.label == c].mean(0), atol=1e-2, rtol=0)
 
@@ -67,11 +59,7 @@ def test_a_far_origin_costs_no_digits() -> None:
     assert far.inertia == pytest.approx(near.inertia, rel=1e-2)
 
 
-def test_the_seed_decides_and_chunks_do_not(monkeypatch) -> None:
-    x = torch.randn(150, 4, generator=seeded(3))
-    first, again, other = (kmeans(x, 12, n_init=1, generator=seeded(seed)).centres for seed in (5, 5, 6))
-    assert torch.equal(first, again)
-    assert not torch.equal(first, other)
+def test_chunks_do_not_matter(monkeypatch) -> None:
     x = blobs(120, 5, 4, 0.5, torch.float64)
     whole = kmeans(x, 5, n_init=4, generator=seeded())
     monkeypatch.setattr(module, "CHUNK", 150)
@@ -235,15 +223,13 @@ def test_golden_plain_runs_are_not_beaten(name) -> None:
 
 def test_a_device_without_float64_ends_where_the_others_do() -> None:
     """Three methods end with k-means, after hours of training."""
-    x, label = torch.randn(60, 5, generator=seeded()), torch.arange(60) % 6 - 3
+    x, label = torch.randn(60, 5, generator=seeded()), (torch.arange(60) % 6 - 3).clamp_min(-1)
     plain = kmeans(x, 4, n_init=2, generator=seeded())
-    pinned = module.semi_supervised_centres(x, label.clamp_min(-1), 5, n_init=2, generator=seeded())
+    pinned = module.semi_supervised_centres(x, label, 5, n_init=2, generator=seeded())
     with PretendedMps():
         there = x.to(MPS)
         found = kmeans(there, 4, n_init=2, generator=seeded())
-        centres = module.semi_supervised_centres(
-            there, label.clamp_min(-1).to(MPS), 5, n_init=2, generator=seeded()
-        )
+        centres = module.semi_supervised_centres(there, label.to(MPS), 5, n_init=2, generator=seeded())
         assert found.centres.device == found.label.device == centres.device == MPS
     assert torch.equal(found.centres, plain.centres)
     assert torch.equal(found.label, plain.label)

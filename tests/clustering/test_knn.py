@@ -1,7 +1,5 @@
 """The graph of neighbours: the released edges, labels that speak for labelled images only, and no self."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np
@@ -10,7 +8,6 @@ import torch
 
 from holotype.clustering import knn
 from holotype.clustering.knn import nearest_neighbours, neighbour_graph
-from holotype.methods._infomap import communities, drop_small_communities
 from tests.data.test_augment import MPS, PretendedMps
 
 GOLDEN = np.load(Path(__file__).parents[1] / "parity/dccl.npz")
@@ -37,11 +34,6 @@ def ours(case: str, rule: str = "none", label: np.ndarray | None = None):
     return neighbour_graph(x, label, int(golden(case, "k1")), float(golden(case, "min_sim")), rule)
 
 
-def labels() -> np.ndarray:
-    true, labelled = golden("labelled_edges", "labels_all_true"), golden("labelled_edges", "labelled")
-    return np.where(labelled, true, -1)
-
-
 def agree(mine: dict, theirs: dict) -> None:
     assert mine.keys() == theirs.keys()
     keys = sorted(mine)
@@ -57,30 +49,11 @@ def test_without_labels_the_edges_equal_the_released_ones(case, rule):
     np.testing.assert_array_equal(alone, golden(case, "isolated"))
 
 
-@pytest.mark.parametrize("case", GRAPHS)
-def test_features_become_the_released_communities(case):
-    found = drop_small_communities(communities(ours(case), 0), 1 + int(golden(case, "k2")))
-    np.testing.assert_array_equal(found, golden(case, "community"))
-
-
 def test_labelled_edges_equal_the_intended_rule():
-    graph = ours("labelled_edges", "labelled", labels())
+    """Only labelled pairs of one class weigh more; -1 is no class of its own."""
+    true, labelled = golden("labelled_edges", "labels_all_true"), golden("labelled_edges", "labelled")
+    graph = ours("labelled_edges", "labelled", np.where(labelled, true, -1))
     agree(edges(graph), released("labelled_edges", "edge_w_intended"))
-    np.testing.assert_array_equal(
-        drop_small_communities(communities(graph, 0), 5), golden("labelled_edges", "community_intended")
-    )
-
-
-def test_only_labelled_pairs_of_one_class_weigh_more_and_as_much_as_the_best():
-    """The edges are a function of the features and of the labels that are given; -1 is no class of its own."""
-    label = labels()
-    plain, raised = edges(ours("labelled_edges")), edges(ours("labelled_edges", "labelled", label))
-    for (i, j), weight in raised.items():
-        if label[i] >= 0 and label[i] == label[j]:
-            assert weight == max(w for (a, _), w in plain.items() if a == i)
-        else:
-            assert weight == plain[i, j]
-    assert all(raised[i, j] == plain[i, j] for i, j in plain if min(label[i], label[j]) < 0)
 
 
 def test_neighbours_are_exact_in_parts_and_never_oneself(monkeypatch):

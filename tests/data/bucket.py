@@ -1,7 +1,5 @@
 """A real S3 server on this machine, for tests: moto's, in a thread. Nothing else is ever asked."""
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Iterator
 from pathlib import Path
@@ -22,13 +20,8 @@ class Bucket:
     def __init__(self, port: int) -> None:
         import boto3
 
-        keys = {
-            "aws_access_key_id": "testing",
-            "aws_secret_access_key": "testing",
-            "region_name": "us-east-1",
-        }
         self.port = port
-        self.client: Any = boto3.client("s3", endpoint_url=f"http://127.0.0.1:{port}", **keys)
+        self.client: Any = boto3.client("s3", endpoint_url=f"http://127.0.0.1:{port}")
         self.client.create_bucket(Bucket="bucket")
 
     def put(self, key: str, content: bytes) -> None:

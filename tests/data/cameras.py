@@ -1,7 +1,5 @@
 """Pictures with the heads that cameras write."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Pictures of random pixels, for the tests of this folder."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

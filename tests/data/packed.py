@@ -1,7 +1,5 @@
 """Coloured squares packed as other people pack images: into Parquet files and into tars."""
 
-from __future__ import annotations
-
 import io
 import json
 import tarfile

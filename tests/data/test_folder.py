@@ -1,7 +1,5 @@
 """Everything below a folder is read, or counted as passed over; folders that runs wrote are no collections."""
 
-from __future__ import annotations
-
 import json
 import os
 from collections import Counter
@@ -10,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from holotype.data.image_files import IMAGE_EXTENSIONS
-from holotype.data.readers.folder import FolderScan, list_images, read_folder, scan_folder
+from holotype.data.readers.folder import read_folder, scan_folder
 from holotype.errors import InputError
 
 from .packed import square, write_parquet, write_tar
@@ -64,16 +62,6 @@ def test_what_a_run_has_sorted_into_no_category_is_no_class(tmp_path: Path) -> N
     (tmp_path / ".holotype-folders.json").write_text('{"files": {}}')
     assert images(tmp_path) == ["fox/1.jpg", "fox/_rejected/4.jpg"]
     assert scan_folder(tmp_path).words() == "Skipped: the folders _rejected and _unreadable."
-
-
-def test_a_run_written_beside_its_images(tmp_path: Path) -> None:
-    """`discover photos --out photos`: the folder is the run, and its thumbnails are still no photographs."""
-    touch(tmp_path, "fox/1.jpg", "report/thumbs/00000.jpg", "rounds/1/x.jpg")
-    (tmp_path / "identity.json").write_text('{"backbone": {}}')
-    (tmp_path / "report" / "thumbs" / "thumbs.json").write_text('{"thumbs": {}}')
-    (tmp_path / "rounds" / "1" / "discovery.json").write_text('{"run_id": "x"}')
-    assert images(tmp_path) == ["fox/1.jpg"]
-    assert scan_folder(tmp_path).words() == "Skipped: the run folders report/thumbs and rounds/1."
 
 
 def test_files_are_counted_by_their_ending_and_what_systems_leave_is_not(tmp_path: Path) -> None:
@@ -147,14 +135,6 @@ def test_links_that_lead_nowhere_and_folders_that_may_not_be_read(tmp_path: Path
     # two of them become problems when they are read
     assert images(tmp_path) == ["a.jpg/b.png", "a/1.jpg", "gone.jpg", "loop.jpg"]
     assert "the unreadable folder secret" in scan_folder(tmp_path).words()
-
-
-def test_the_stream_has_the_order_of_the_parts_of_paths(tmp_path: Path) -> None:
-    """Files and folders of one level are mixed, as sorting all the paths by their parts does."""
-    touch(tmp_path, "b.png", "a/z.png", "a-1.png", "a.png", "c/a/1.png", "c/a.png", "c/a b/2.png", "Z.png")
-    found = [path.relative_to(tmp_path) for path in list_images(tmp_path, FolderScan())]
-    assert len(found) == 8
-    assert found == sorted(found, key=lambda path: path.parts)
 
 
 def test_images_of_their_own_win_over_packed_ones_which_are_not_mixed(tmp_path: Path) -> None:

@@ -1,8 +1,5 @@
 """A user's folder or file becomes the table they meant, or a sentence that says what to change."""
 
-from __future__ import annotations
-
-import logging
 import os
 from importlib.metadata import EntryPoint
 from pathlib import Path
@@ -48,9 +45,6 @@ def rows(table: Table, root: Path) -> dict[str, str]:
     return {Path(p).relative_to(root).as_posix(): c for p, c in zip(table.path, table.label, strict=True)}
 
 
-# -- folders ----------------------------------------------------------------------------------------------
-
-
 def test_folder_names_are_labels(tmp_path: Path) -> None:
     names = ("b/2.png", "b/deep/1.PNG", "a/1.png", "loose.png", "unlabelled/x/9.png", "Ödland ü/ä 1.png")
     touch(tmp_path, *names, "a/.2.png", ".cache/3.png", "__MACOSX/a/4.png")
@@ -69,13 +63,6 @@ def test_folder_names_are_labels(tmp_path: Path) -> None:
     assert (table.known, table.name) == (("a", "b", "Ödland ü"), tmp_path.name)
 
 
-def test_folder_order_is_sorted_and_the_same_elsewhere(tmp_path: Path) -> None:
-    first = touch(tmp_path / "x", "b/1.png", "a/2.png", "a/10.png", "a-b/1.png")
-    second = touch(tmp_path / "y", "a-b/1.png", "a/10.png", "a/2.png", "b/1.png")
-    assert list(rows(read_folder(first), first)) == ["a/10.png", "a/2.png", "a-b/1.png", "b/1.png"]
-    assert read_folder(first).fingerprint() == read_folder(second).fingerprint()
-
-
 def test_a_hash_in_a_name_means_nothing(tmp_path: Path) -> None:
     """Neither in the folder that is given nor below it, nor in a table file."""
     root = touch(tmp_path / "disk #1", "fox#2/1.png", "fox#2/3#4.png", "5#6.png", "7#8/9.png")
@@ -85,16 +72,6 @@ def test_a_hash_in_a_name_means_nothing(tmp_path: Path) -> None:
     for table in (read_folder(root), listed, load_table(root, write(tmp_path / "l.csv", text))):
         assert rows(table, root) == expected
     assert all(read_image(path)[0].size == (4, 4) for path in read_folder(root).path)
-
-
-def test_what_is_passed_over_is_told(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level(logging.INFO, "holotype")
-    load_table(touch(tmp_path, "a/1.png", "a/2.jfif", "b/3.JPE", "b/4.dib"))
-    assert caplog.messages == []
-    for name in ("a/5.mov", "a/6.MOV", "b/labels.csv", "b/.hidden.mov", "notes.txt"):
-        (tmp_path / name).write_text("x")
-    assert list(rows(load_table(tmp_path), tmp_path)) == ["a/1.png", "a/2.jfif", "b/3.JPE", "b/4.dib"]
-    assert caplog.messages == ["Skipped: 2 .mov files, 1 .txt file."]
 
 
 def test_folders_that_cannot_be_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -116,11 +93,11 @@ def test_a_folder_gives_images_and_a_file_gives_labels(tmp_path: Path) -> None:
     file = write(tmp_path / "l.csv", text)
     table = load_table(root, file)
     assert rows(table, root) == {"4.png": "x", "s/1.png": "x", "s/2.png": "", "t/3.png": "y"}
-    assert (table.known, load_table(file).known, load_table(root).known) == (
+    assert [one.known for one in (table, load_table(file), load_table(root))] == [
         ("x", "y"),
         ("x", "y"),
         ("s", "t"),
-    )
+    ]
     with pytest.raises(InputError, match="holds labels already"):
         load_table(file, file)
     for text, message in (
@@ -129,9 +106,6 @@ def test_a_folder_gives_images_and_a_file_gives_labels(tmp_path: Path) -> None:
     ):
         with pytest.raises(InputError, match=message):
             load_table(root, write(tmp_path / "l.csv", f"path,label\n{text}"))
-
-
-# -- what training needs ----------------------------------------------------------------------------------
 
 
 def table(*label: str, problem: tuple[str, ...] = ()) -> Table:
@@ -163,9 +137,6 @@ def test_classes_that_cannot_be_read_are_no_classes() -> None:
     assert kept.label.tolist() == ["a", "b", "b", "", ""]
     assert kept.problem.tolist() == given.problem.tolist()
     assert with_readable_classes(kept) == (kept, [])
-
-
-# -- readers and names of sources -------------------------------------------------------------------------
 
 
 def name_of(source: object) -> str:

@@ -1,7 +1,5 @@
 """Images in Parquet files and in tars: what is an image, which rows and keys there are, what is refused."""
 
-from __future__ import annotations
-
 import tarfile
 from pathlib import Path
 
@@ -52,47 +50,19 @@ def test_text_that_was_written_as_bytes_is_text(tmp_path: Path) -> None:
         load_table(tmp_path / "t.parquet")
 
 
-def test_a_folder_of_parquet_files_is_one_collection(tmp_path: Path) -> None:
-    for part, colour in (("train-00000", (1, 1, 1)), ("train-00001", (2, 2, 2))):
-        write_parquet(tmp_path / "set" / "data" / f"{part}.parquet", [("a", square(colour), "fox")])
-    table = load_table(tmp_path / "set")
-    assert (first_pixels(table.path), table.name) == ([(1, 1, 1), (2, 2, 2)], "set")
-    both = load_table(str(tmp_path / "set" / "data" / "train-{00000..00001}.parquet"))
-    assert list(both.path) == list(table.path)
-
-
 def test_a_row_group_is_read_once_for_its_rows_and_few_are_kept(tmp_path: Path, monkeypatch) -> None:
     noise = np.random.default_rng(0)
     rows = [(str(i), noise.bytes(1000), "") for i in range(40)]
     file = str(write_parquet(tmp_path / "t.parquet", rows, group=10))
     monkeypatch.setattr(parquet, "CACHED_BYTES", 25_000)
-    read = []
-    original = pq.ParquetFile.read_row_group
-    monkeypatch.setattr(
-        pq.ParquetFile, "read_row_group", lambda self, n, **how: read.append(n) or original(self, n, **how)
-    )
+    read, original = [], pq.ParquetFile.read_row_group
+    spy = lambda self, n, **how: read.append(n) or original(self, n, **how)  # noqa: E731
+    monkeypatch.setattr(pq.ParquetFile, "read_row_group", spy)
     assert [parquet.read_row(file, str(i)) for i in range(40)] == [content for _, content, _ in rows]
     assert read == [0, 1, 2, 3]
     assert sum(values.nbytes for values in parquet._groups.values()) <= 25_000
     write_parquet(tmp_path / "t.parquet", [("a", square((250, 3, 77), side=9), ""), ("b", square(), "")])
     assert first_pixels([f"{file}#0"]) == [(250, 3, 77)]  # one that was written anew is read anew
-
-
-def test_labels_of_a_list_replace_those_of_the_file_and_truth_and_bursts_stay(tmp_path: Path) -> None:
-    columns = {
-        "image": [square()] * 2,
-        "label": ["fox", "fox"],
-        "truth": ["fox", "owl"],
-        "group": ["b1", "b1"],
-    }
-    pq.write_table(pa.table(columns), tmp_path / "t.parquet")
-    (tmp_path / "l.csv").write_text("path,label\nt.parquet#1,owl\n")
-    table = load_table(tmp_path / "t.parquet", tmp_path / "l.csv")
-    assert (list(table.label), list(table.truth), list(table.group)) == (
-        ["", "owl"],
-        ["fox", "owl"],
-        ["b1", "b1"],
-    )
 
 
 def test_rows_that_are_no_images_are_problems_of_these_alone(tmp_path: Path) -> None:
@@ -124,10 +94,7 @@ def test_files_without_images_are_refused_at_once(tmp_path: Path, holotype) -> N
         assert said in outcome.err
 
 
-# -- tars -------------------------------------------------------------------------------------------------
-
-
-def test_labels_lie_beside_the_images(tmp_path: Path) -> None:
+def test_labels_lie_beside_the_images_and_no_image_is_lost_to_the_key_of_another(tmp_path: Path) -> None:
     caption = b"A long sentence about what the photograph shows, which nobody would call a label at all."
     members = [("./a.jpg", square((1, 2, 3), kind="JPEG")), ("./a.cls", b"fox\n"), ("readme.md", b"hello")]
     beside = {
@@ -144,9 +111,6 @@ def test_labels_lie_beside_the_images(tmp_path: Path) -> None:
     assert (table.name, table.root) == ("s", str(tmp_path))
     with pytest.raises(InputError, match=r"a\.json is no readable label"):
         load_table(write_tar(tmp_path / "s.tar", [("a.png", square()), ("a.json", b"{")]))
-
-
-def test_no_image_is_lost_to_the_key_of_another(tmp_path: Path) -> None:
     members = [("1.left.png", square((1, 1, 1))), ("1.right.png", square((2, 2, 2))), ("1.cls", b"fox")]
     members += [
         ("2.png", square((3, 3, 3))),

@@ -1,7 +1,5 @@
 """Files in a store: S3 on a real server on this machine, and what is said where a store refuses or is silent."""
 
-from __future__ import annotations
-
 import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -43,9 +41,6 @@ def fresh() -> None:
     storage._remote.cache_clear()
 
 
-# -- what lies there --------------------------------------------------------------------------------------
-
-
 def test_objects_are_listed_and_read(bucket: Bucket) -> None:
     odd = "photos/a b/100% #1? ü.png"
     for key, content in (("photos/1.png", square()), (odd, b"0123456789"), ("other/2.png", b"")):
@@ -81,9 +76,7 @@ def test_a_bucket_is_a_folder(bucket: Bucket, squares_folder: Path, tmp_path: Pa
         load_table(labels)
 
 
-def test_the_environment_may_tell_the_endpoint_and_an_address_counts_more(
-    bucket: Bucket, monkeypatch
-) -> None:
+def test_the_environment_may_tell_the_endpoint_and_an_address_counts_more(bucket, monkeypatch) -> None:
     monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://127.0.0.1:{bucket.port}/")
     told = storage.s3_settings("s3://bucket")
     place = (told["scheme"], told["endpoint_override"], told["anonymous"])
@@ -107,9 +100,6 @@ def test_tars_and_parquet_files_in_a_bucket(bucket: Bucket, tmp_path: Path) -> N
         table = load_table(bucket.address(source))
         assert list(table.label) == ["fox"] * 3 + [""] * 4, source
         assert [read_image(path)[0].getpixel((0, 0))[0] for path in table.path] == list(range(7)), source
-
-
-# -- what is wrong ----------------------------------------------------------------------------------------
 
 
 @contextmanager
@@ -174,9 +164,6 @@ def test_passwords_and_unknown_settings_in_addresses_are_refused(address: str, m
     assert "secret" not in str(told.value)
 
 
-# -- other stores -----------------------------------------------------------------------------------------
-
-
 @pytest.fixture
 def stand_in(tmp_path: Path, monkeypatch):
     """A folder that stands in for a store: what is ours is the same for all of them."""
@@ -225,9 +212,6 @@ def test_the_file_systems_of_other_stores_open_without_asking_anybody() -> None:
         storage.STORES["gs"]("gs://bucket?region=eu")
     with pytest.raises(StorageError, match="cannot be read"):
         remote_stamp("ftp://host/a")
-
-
-# -- addresses --------------------------------------------------------------------------------------------
 
 
 def test_addresses_and_members_are_told_from_paths(tmp_path: Path) -> None:

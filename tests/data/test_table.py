@@ -1,7 +1,5 @@
 """The Table keeps what it is given, refuses what cannot be right, and fingerprints what methods see."""
 
-from __future__ import annotations
-
 import dataclasses
 import os
 
@@ -82,13 +80,17 @@ def test_fingerprint_sees_paths_labels_bursts_and_class_order_and_no_machine() -
     assert at("/data/x") == at("/elsewhere/y") != small().fingerprint()
 
 
-def test_problems_default_to_none_and_can_be_set_and_columns_cannot_be_written() -> None:
+def test_columns_cannot_be_written_and_weights_of_a_sample_go_with_their_rows() -> None:
     table = small()
     marked = table.with_problems(["", "broken", ""])
     assert marked.usable.tolist() == [True, False, True]
     assert table.usable.all()
     with pytest.raises(ValueError, match="read-only"):
         table.label[0] = "y"
+    table = small(weight=["2.5", "1", "3"])
+    assert table.weights.tolist() == [2.5, 1.0, 3.0]
+    assert table.take([1]).weights.tolist() == [1.0]
+    assert small().weights.tolist() == [1.0] * 3
 
 
 @pytest.mark.parametrize(
@@ -103,19 +105,9 @@ def test_problems_default_to_none_and_can_be_set_and_columns_cannot_be_written()
         ({"known": ("x", "y", "")}, "not be empty"),
         ({"label": ["x", "", 3]}, "Row 2 of the column label is 3, not text"),
         ({"path": ["a", "b", "\udcff.jpg"]}, "not valid UTF-8"),
-        *(
-            ({"weight": ["1", "2", weight]}, "not a number above 0")
-            for weight in ("", "many", "0", "-1", "nan", "inf")
-        ),
+        *(({"weight": ["1", "2", x]}, "not a number above 0") for x in ("", "many", "0", "-1", "nan", "inf")),
     ],
 )
 def test_bad_tables_are_refused(change: dict, message: str) -> None:
     with pytest.raises(InputError, match=message):
         small(**change)
-
-
-def test_weights_of_a_sample_go_with_their_rows() -> None:
-    table = small(weight=["2.5", "1", "3"])
-    assert table.weights.tolist() == [2.5, 1.0, 3.0]
-    assert table.take([1]).weights.tolist() == [1.0]
-    assert small().weights.tolist() == [1.0] * 3

@@ -11,9 +11,8 @@ import pandas as pd
 from holotype.discovery.constraints import Constraints
 from holotype.discovery.plan import Round
 from holotype.discovery.rounds import EditHistory
-from holotype.results.apply_edits import AppliedEdits
 from holotype.results.discovery import Category, Discovery, RunFacts
-from holotype.results.edits import Edit, edits_csv
+from holotype.results.edits import AppliedEdits, Edit, edits_csv
 
 PATHS = [f"photos/{i:02d}.png" for i in range(12)]
 

@@ -7,10 +7,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 from PIL import Image
 from scipy.optimize import linear_sum_assignment
 
-from holotype.results.discovery import Discovery
+from holotype.discovery.estimator import Discoverer
+from holotype.export.assign import assign_images
+from holotype.report.build import read_data
+from holotype.results.discovery import Discovery, safe_cell
 from holotype.results.edits import Edit, edits_csv, read_log
 
 KINDS = {
@@ -122,8 +126,6 @@ class Held:
     """Ids that were merged away."""
     edits: int = 0
     """Lines of the log."""
-    edited: set[str] = field(default_factory=set)
-    """Names of the pictures that edits speak of."""
 
     def check(self, run: Path, found: Discovery, pictures: Pictures) -> None:
         """No correction is lost, not even one of a picture that is gone."""
@@ -139,23 +141,36 @@ class Held:
         assert len(log) == self.edits
         assert all(edit.digest for edit in log if edit.image)
 
+    def check_everywhere(self, run: Path, pictures: Pictures) -> None:
+        """The same in the table, in the report, in Python, and for pictures that are placed anew."""
+        sheet = pd.read_csv(run / "assignments.csv", keep_default_na=False).set_index("path")
+        data, loaded = read_data(run), Discoverer.load(run)
+        paths = [str(pictures.root / path) for path in data["images"]["path"]]
+        shown = dict(zip(paths, data["images"]["category"], strict=True))
+        called = {category.id: category.name for category in loaded.categories_}
+        assert {category["id"]: category["name"] for category in data["categories"]} == called
+        here = {pictures.path(name): id for name, id in self.place.items() if name in pictures.place}
+        for path, id in here.items():
+            assert (data["categories"][shown[path]]["id"] if shown[path] >= 0 else "") == id, path
+            assert tuple(sheet.loc[path, ["category_id", "category"]]) == (id, safe_cell(called.get(id, "")))
+        loaded.device = "cpu"
+        placed = loaded.place(list(here))
+        (run.parent / "list.csv").write_text("path\n" + "\n".join(here) + "\n")
+        file = assign_images(run, run.parent / "list.csv", overwrite=True, device="cpu").out
+        assigned = pd.read_csv(file, keep_default_na=False)
+        assert list(assigned.category_id) == list(placed.category_id)
+        assert list(placed.category) == [called.get(id, "") for id in placed.category_id]
+        assert list(assigned.category) == [safe_cell(name) for name in placed.category]
+
 
 def edits_of(run: Path, pictures: Pictures, held: Held, rows: list[Row]) -> Path:
     """The file that a person exports from the report."""
     found = Discovery.load(run)
     edits = [
-        Edit(
-            found.run_id,
-            f"{held.edits + i:04d}",
-            action,
-            pictures.path(name) if name else "",
-            category,
-            value,
-        )
-        for i, (action, name, category, value) in enumerate(rows)
+        Edit(found.run_id, f"{held.edits + i:04d}", action, pictures.path(name) if name else "", *what)
+        for i, (action, name, *what) in enumerate(rows)
     ]
     held.edits += len(edits)
-    held.edited |= {name for _, name, _, _ in rows if name}
     file = run.parent / f"edits-{held.edits}.csv"
     file.write_text(edits_csv(edits), encoding="utf-8")
     return file

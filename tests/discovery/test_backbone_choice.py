@@ -40,35 +40,23 @@ def world(monkeypatch, tiny_backbone_file):
     return set_up
 
 
-def test_a_name_is_taken_as_it_is(world) -> None:
-    asked = world(cached=PUBLIC_BACKBONE)
-    assert choose_backbone(BackboneConfig("embedded"), "cpu").config.name == "embedded"
-    assert asked == [("embedded", None)]
-
-
-def test_the_larger_one_on_a_gpu_and_the_smaller_one_on_a_cpu(world) -> None:
-    world(online=True)
-    assert choose_backbone(BackboneConfig("auto"), "cuda").config.name == PUBLIC_BACKBONE[0]
-    chosen = choose_backbone(BackboneConfig("auto"), "cpu")
-    assert (chosen.config.name, chosen.config.image_size) == (PUBLIC_BACKBONE[1], 224)
-    assert "public" in chosen.words
-    assert "hub" in chosen.words
-
-
-def test_the_cache_comes_before_the_hub(world) -> None:
-    world(cached=PUBLIC_BACKBONE[:1])
-    chosen = choose_backbone(BackboneConfig("auto"), "cpu")
-    assert chosen.config.name == PUBLIC_BACKBONE[0]
-    assert "local cache" in chosen.words
-
-
-@pytest.mark.parametrize("broken", [(), PUBLIC_BACKBONE])
-def test_otherwise_the_embedded_one_with_what_that_means(world, broken) -> None:
-    world(online=bool(broken), broken=broken)
-    chosen = choose_backbone(BackboneConfig("auto"), "cpu")
-    assert chosen.config.name == "embedded"
-    assert "coarser categories" in chosen.words
-    assert ("half a file" if broken else "does not answer") in chosen.words
+@pytest.mark.parametrize(
+    ("there", "wanted", "device", "name", "words"),
+    [
+        ({"cached": PUBLIC_BACKBONE}, "embedded", "cpu", "embedded", "as asked for"),
+        ({"online": True}, "auto", "cuda", PUBLIC_BACKBONE[0], "from the Hugging Face hub"),
+        ({"online": True}, "auto", "cpu", PUBLIC_BACKBONE[1], "public"),
+        ({"cached": PUBLIC_BACKBONE[:1]}, "auto", "cpu", PUBLIC_BACKBONE[0], "local cache"),
+        ({}, "auto", "cpu", "embedded", "does not answer. It is small"),
+        ({"online": True, "broken": PUBLIC_BACKBONE}, "auto", "cpu", "embedded", "half a file"),
+    ],
+)
+def test_the_best_that_can_be_had_is_taken(world, there, wanted, device, name, words) -> None:
+    asked = world(**there)
+    chosen = choose_backbone(BackboneConfig(wanted), device)
+    assert chosen.config.name == name
+    assert asked[-1] == (name, None if name == "embedded" else 224)
+    assert words in chosen.words
 
 
 @pytest.mark.parametrize(("cached", "online"), [((), True), (PUBLIC_BACKBONE[:1], False), ((), False)])

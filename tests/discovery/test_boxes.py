@@ -17,14 +17,13 @@ from holotype.data.load import load_table
 from holotype.discovery.pipeline import discover_table
 from holotype.errors import InputError
 from holotype.export.assign import assign_images
-from holotype.export.camtrap import write_camtrap
 from holotype.export.coco import write_coco
-from holotype.export.folders import write_folders
 from holotype.export.results_table import write_labels
+from holotype.report.build import read_data
 from holotype.results.discovery import Discovery
-from holotype.results.edits import Edit, edits_csv
 from tests.conftest import COLOURS
-from tests.discovery.trap import ANIMAL, HEIGHT, WIDTH, trap_pictures
+from tests.discovery.made_round import edits_file
+from tests.discovery.trap import ANIMAL, trap_pictures
 
 BOXES = 44
 """One in each of 40 pictures, and another one in four of them."""
@@ -53,48 +52,36 @@ def colour_of(path: str) -> str:
     return Path(split_box(path)[0]).name.partition("-")[0]
 
 
-def test_each_box_is_a_row(run: Path, photos: Path) -> None:
+def shows(pixels: np.ndarray, path: str) -> bool:
+    return bool(np.abs(pixels.astype(int) - np.array(COLOURS[colour_of(path)])).max() < 60)
+
+
+def test_each_box_is_a_row_and_a_thumbnail(run: Path, photos: Path) -> None:
     table = pd.read_csv(run / "assignments.csv", keep_default_na=False)
-    assert len(table) == BOXES
-    assert (table.box != "").all()
-    assert table.file.nunique() == 40
-    assert set(table.file) == {
-        path for path in map(str, photos.rglob("*.jpg")) if not path.endswith("empty.jpg")
-    }
+    assert (len(table), (table.box != "").all()) == (BOXES, True)
+    assert set(table.file) == {str(path) for path in photos.rglob("*.jpg") if path.name != "empty.jpg"}
     two = table[table.file == str(photos / "red" / "red-00.jpg")]
     assert two.label.tolist() == ["red", "red"]
-    assert two.path.nunique() == two.box.nunique() == 2
-    right = [
-        place.groupby("category_id").size().max() for _, place in table.groupby(table.path.map(colour_of))
-    ]
-    assert sum(right) > 0.8 * BOXES  # the animals, not their surroundings
-
-
-def test_thumbnails_show_the_boxes(run: Path) -> None:
-    text = (run / "report" / "data.js").read_text(encoding="utf-8")
-    data = json.loads(text[text.index("{") : text.rindex("}") + 1])
+    assert two.path.nunique() == two.box.nunique() == two.digest.nunique() == 2
+    right = pd.crosstab(table.path.map(colour_of), table.category_id).max(axis=1).sum()
+    assert right > 0.8 * BOXES  # the animals, not their surroundings
+    data = read_data(run)
     images, thumbs = data["images"], data["thumbs"]
     sheet = np.asarray(Image.open(run / "report" / "thumbs" / "00000.jpg"))
     for i, path in enumerate(images["path"]):
-        place, side = thumbs["cell"][i], thumbs["side"]
-        top, left = place // thumbs["grid"] * side, place % thumbs["grid"] * side
-        middle = sheet[top + thumbs["height"][i] // 2, left + thumbs["width"][i] // 2].astype(int)
-        assert np.abs(middle - np.array(COLOURS[colour_of(path)])).max() < 60, path
+        top, left = (part * thumbs["side"] for part in divmod(thumbs["cell"][i], thumbs["grid"]))
+        assert shows(sheet[top + thumbs["height"][i] // 2, left + thumbs["width"][i] // 2], path), path
     assert all("#" not in rest for rest in images["file"])
 
 
-def test_nothing_has_changed_and_a_renamed_picture_takes_its_boxes_along(
-    run, photos, tmp_path, small, caplog
-) -> None:
+def test_a_renamed_picture_takes_its_boxes_along(run, photos, tmp_path, small, caplog) -> None:
     caplog.set_level("INFO")
     config, elsewhere = small(method="kmeans", bursts="no"), tmp_path / "photos"
     shutil.copytree(photos, elsewhere)
     discover_table(load_table(photos, boxes=photos / "detections.json"), config, run, progress=False)
     assert "Nothing has changed since round 1" in caplog.text
-    found = Discovery.load(run)
-    image = next(path for path in found.images.path if "blue-00" in path)
-    edits = tmp_path / "edits.csv"
-    edits.write_text(edits_csv([Edit(found.run_id, "t", "confirm", image, "", "red")]), encoding="utf-8")
+    image = next(path for path in Discovery.load(run).images.path if "blue-00" in path)
+    edits = edits_file(run, ("confirm", image, "", "red"))
     (elsewhere / "unlabelled" / "blue-00.jpg").rename(elsewhere / "unlabelled" / "night.jpg")
     boxes = elsewhere / "detections.json"
     boxes.write_text(boxes.read_text().replace("blue-00", "night"))
@@ -107,100 +94,49 @@ def test_nothing_has_changed_and_a_renamed_picture_takes_its_boxes_along(
 
 
 def test_boxes_that_were_forgotten_the_second_time_are_asked_for(run, photos, small, tmp_path) -> None:
-    config = small(method="kmeans", bursts="no")
+    config, boxes = small(method="kmeans", bursts="no"), load_table(photos, boxes=photos / "detections.json")
     with pytest.raises(InputError, match=r"none of its 44 boxes .*give its boxes again with --boxes, or"):
         discover_table(load_table(photos), config, run, progress=False)
     discover_table(load_table(photos), config, tmp_path / "whole", progress=False)
-    boxes = load_table(photos, boxes=photos / "detections.json")
     with pytest.raises(InputError, match=r"none of its 41 is .*leave the boxes out, or"):
         discover_table(boxes, config, tmp_path / "whole", progress=False)
 
 
-def test_labels_for_the_next_run(run: Path, photos: Path, tmp_path: Path) -> None:
+def test_labels_and_coco_lead_back_to_the_same_boxes(run: Path, photos: Path, tmp_path: Path) -> None:
+    images = set(Discovery.load(run).images.path)
     write_labels(run, tmp_path / "labels.csv", all=True)
-    written = pd.read_csv(tmp_path / "labels.csv")
-    assert list(written.columns) == ["path", "label", "box"]
+    assert list(pd.read_csv(tmp_path / "labels.csv").columns) == ["path", "label", "box"]
     again = load_table(photos, tmp_path / "labels.csv")
     both = load_table(photos, tmp_path / "labels.csv", boxes=photos / "detections.json")
-    images = Discovery.load(run).images
-    assert set(again.path) == set(both.path) == set(images.path)
+    assert set(again.path) == set(both.path) == images
     assert dict(zip(again.path, again.label, strict=True)) == dict(zip(both.path, both.label, strict=True))
-
-
-def test_coco_has_a_picture_once_and_all_its_boxes(run: Path, photos: Path, tmp_path: Path) -> None:
     done = write_coco(run, tmp_path / "coco.json")
     assert (done.images, done.annotations, done.unread) == (40, BOXES, 0)
     content = json.loads((tmp_path / "coco.json").read_text())
-    names = {image["id"]: image["file_name"] for image in content["images"]}
-    assert len(set(names.values())) == 40
-    for one in content["annotations"]:
-        assert one["bbox"][2:] == pytest.approx(ANIMAL, abs=0.02)
-    again = load_table(photos, boxes=tmp_path / "coco.json")
-    assert set(again.path) == set(Discovery.load(run).images.path)  # pixels and shares are one identity
+    assert len({image["file_name"] for image in content["images"]}) == 40
+    assert all(one["bbox"][2:] == pytest.approx(ANIMAL, abs=0.02) for one in content["annotations"])
+    assert set(load_table(photos, boxes=tmp_path / "coco.json").path) == images  # pixels and shares are one
 
 
-def test_camtrap_has_an_observation_for_each_box(run: Path, tmp_path: Path) -> None:
-    done = write_camtrap(run, tmp_path / "package")
-    assert (done.images, done.gone) == (40, 0)
-    media = pd.read_csv(tmp_path / "package" / "media.csv")
-    observations = pd.read_csv(tmp_path / "package" / "observations.csv")
-    assert len(media) == 40
-    assert not media.filePath.str.contains("xywh").any()
-    assert len(observations) == BOXES
-    assert observations.observationID.is_unique
-    assert set(observations.mediaID) == set(media.mediaID)
-    assert np.allclose(observations.bboxWidth, ANIMAL[0] / WIDTH, atol=1e-4)
-    assert np.allclose(observations.bboxHeight, ANIMAL[1] / HEIGHT, atol=1e-4)
-
-
-def test_folders_hold_what_lies_in_the_boxes(run: Path, tmp_path: Path) -> None:
-    done = write_folders(run, tmp_path / "sorted")
-    assert (done.images, dict(done.made)) == (BOXES, {"copy": BOXES})
-    for file in (tmp_path / "sorted").rglob("*.jpg"):
-        assert " box " in file.name
-        with Image.open(file) as image:
-            assert image.size == pytest.approx((27, 27), abs=1)
-            middle = np.asarray(image)[12:15, 12:15].mean((0, 1))
-        assert np.abs(middle - np.array(COLOURS[file.name.partition("-")[0]])).max() < 60
-
-
-@pytest.mark.parametrize("ending", ["csv", "parquet"])
-def test_new_pictures_are_placed_by_their_boxes(run: Path, photos: Path, tmp_path: Path, ending: str) -> None:
-    out = tmp_path / f"new.{ending}"
+def test_new_pictures_are_placed_by_their_boxes(run: Path, photos: Path, tmp_path: Path) -> None:
+    out = tmp_path / "new.csv"
     assigned = assign_images(run, photos, out=out, device="cpu", boxes=photos / "detections.json")
-    assert assigned.n == BOXES
-    table = pd.read_csv(out) if ending == "csv" else pd.read_parquet(out)
-    assert table.file.nunique() == 40
+    table = pd.read_csv(out)
+    assert (assigned.n, table.file.nunique()) == (BOXES, 40)
     assert table.box.str.count(",").eq(3).all()
     before = Discovery.load(run).images
-    same = dict(zip(before.path, before.category_id, strict=True))
-    free = set(before.path[before.label == ""])
-    assert all(
-        same[path] == id for path, id in zip(table.path, table.category_id, strict=True) if path in free
-    )
+    free = before[before.label == ""].set_index("path").category_id
+    assert list(table.set_index("path").category_id[free.index]) == list(free)
 
 
 def test_the_command_line(photos: Path, tmp_path: Path, holotype, tiny_backbone_file) -> None:
-    how = (
-        "--backbone",
-        tiny_backbone_file,
-        "--method",
-        "kmeans",
-        "--k",
-        4,
-        "--device",
-        "cpu",
-        "--no-progress",
-    )
-    boxes = ("--boxes", photos / "detections.json")
-    seen = holotype("discover", photos, *boxes, "--dry-run", "--out", tmp_path / "run", *how)
+    how = ("--backbone", tiny_backbone_file, "--method=kmeans", "--k=4", "--device=cpu", "--no-progress")
+    boxes, out = ("--boxes", photos / "detections.json"), ("--out", tmp_path / "run")
+    seen = holotype("discover", photos, *boxes, "--dry-run", *out, *how)
     assert seen.code == 0, seen.err
-    assert (
-        "detections.json: 44 boxes in 40 pictures. Left out: 1 person, 1 of less than 0.2 confidence, "
-        "1 picture without a box." in seen.err
-    )
+    assert "44 boxes in 40 pictures. Left out: 1 person, 1 of less than 0.2 confidence" in seen.err
     assert "44 images: 12 labelled in 2 classes, 32 unlabelled." in seen.out
-    outcome = holotype("discover", photos, *boxes, "--box-confidence", 0.05, "--out", tmp_path / "run", *how)
+    outcome = holotype("discover", photos, *boxes, "--box-confidence", 0.05, *out, *how)
     assert outcome.code == 0, outcome.err
     assert "45 boxes in 41 pictures" in outcome.err
     placed = holotype("assign", tmp_path / "run", photos, *boxes, "--device", "cpu", "--no-progress")
@@ -211,5 +147,4 @@ def test_the_command_line(photos: Path, tmp_path: Path, holotype, tiny_backbone_
         (("--boxes", photos / "none.json"), "of boxes does not exist"),
     ):
         refused = holotype("discover", photos, *words, "--out", tmp_path / "other", *how)
-        assert refused.code == 2
-        assert says in refused.err
+        assert (refused.code, says in refused.err) == (2, True)

@@ -1,11 +1,10 @@
-"""The number of categories that a round is trained with."""
+"""The number of categories: an estimate that is kept, what corrections have left, and whether sizes differ."""
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import logging
-from pathlib import Path
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -15,65 +14,59 @@ import torch
 from holotype.clustering.k_curve import CountEstimate
 from holotype.config.schema import DiscoverConfig
 from holotype.data.table import Table
-from holotype.discovery.choose_k import (
+from holotype.discovery import round_runner as module
+from holotype.discovery.constraints import Constraints, without_edit_labels
+from holotype.discovery.plan import Round
+from holotype.discovery.round_runner import (
     COUNT_FILE,
     categories_left,
-    check_long_tail,
     choose_k,
     choose_long_tail,
     corrected_k,
     count_categories,
 )
-from holotype.discovery.constraints import Constraints, sampled_count
-from holotype.discovery.plan import Round
-from holotype.errors import InputError
 from holotype.results.discovery import Category, Discovery, RunFacts
 from tests.discovery.made_round import with_edits
 
 
 def change(round: Round, **settings: object) -> Round:
-    return dataclasses.replace(round, config=dataclasses.replace(round.config, **settings))
+    return replace(round, config=replace(round.config, **settings))
 
 
-def test_an_estimate_is_kept_and_made_anew_for_other_labels(round: Round, monkeypatch) -> None:
-    features = torch.randn(64, 8, generator=torch.Generator().manual_seed(0)).numpy()
+def estimate(best: int) -> CountEstimate:
+    return CountEstimate(best=best, low=best, high=best, words="So many.", points=[], by="class sizes")
+
+
+@pytest.fixture
+def features() -> np.ndarray:
+    return torch.randn(64, 8, generator=torch.Generator().manual_seed(0)).numpy()
+
+
+def test_an_estimate_is_kept_and_made_anew_for_other_input(round: Round, features, monkeypatch) -> None:
     first = count_categories(round, features)
-    stored = json.loads((round.folder / COUNT_FILE).read_text())
-    assert stored["best"] == first.best
-    monkeypatch.setattr(
-        "holotype.discovery.choose_k.estimate_table", lambda *_, **__: pytest.fail("counted again")
-    )
+    assert json.loads((round.folder / COUNT_FILE).read_text())["best"] == first.best
+    seen = []
+    monkeypatch.setattr(module, "write_count", lambda *_: None)
+    monkeypatch.setattr(module, "estimate_table", lambda *given, **_: seen.append(len(given[1])))
     assert count_categories(round, features) == first
-    with pytest.raises(pytest.fail.Exception, match="counted again"):
-        count_categories(change(round, seed=1), features)
-    (round.folder / COUNT_FILE).write_text("{")
-    with pytest.raises(pytest.fail.Exception, match="counted again"):
-        count_categories(round, features)
-
-
-def test_a_given_k_counts_at_least_the_known_classes(round: Round, caplog) -> None:
-    assert choose_k(change(round, k=4), torch.zeros(64, 8).numpy()) == (4, None)
-    assert choose_k(change(round, k=1), torch.zeros(64, 8).numpy()) == (2, None)
-    assert "--k 1 becomes 2" in caplog.text
-
-
-def test_rejected_images_are_neither_counted_nor_trained_on(round: Round, monkeypatch) -> None:
-    features = torch.randn(64, 8, generator=torch.Generator().manual_seed(0)).numpy()
-    count_categories(round, features)
+    assert seen == []
+    count_categories(change(round, seed=1), features)
     less = with_edits(round, Constraints(rejected=frozenset(round.images.keys[:10])))
     assert less.out.tolist() == [True] * 10 + [False] * 54
     assert list(np.flatnonzero(less.active.usable)) == [*range(10, 64)]
-    seen = []
-    monkeypatch.setattr(
-        "holotype.discovery.choose_k.estimate_table",
-        lambda table, rows, *_, **__: seen.append((len(table), len(rows))),
-    )
-    monkeypatch.setattr("holotype.discovery.choose_k.write_count", lambda *_: None)
-    count_categories(less, features)  # what was counted with them does not serve
-    assert seen == [(54, 54)]
+    count_categories(less, features)  # rejected images are not counted
+    (round.folder / COUNT_FILE).write_text("{")
+    count_categories(round, features)
+    assert seen == [64, 54, 64]
 
 
-def test_corrections_decide_instead_of_the_count(round: Round, monkeypatch, caplog) -> None:
+def test_a_given_k_counts_at_least_the_known_classes(round: Round, features, caplog) -> None:
+    assert choose_k(change(round, k=4), features) == (4, None)
+    assert choose_k(change(round, k=1), features) == (2, None)
+    assert "--k 1 becomes 2" in caplog.text
+
+
+def test_corrections_decide_instead_of_the_count(round: Round, features, monkeypatch, caplog) -> None:
     """Twelve were counted and five are left: five are trained with."""
     seen = []
 
@@ -81,28 +74,108 @@ def test_corrections_decide_instead_of_the_count(round: Round, monkeypatch, capl
         seen.append(int(table.labelled.sum()))
         return estimate(12)
 
-    monkeypatch.setattr("holotype.discovery.choose_k.estimate_table", count_twelve)
-    monkeypatch.setattr("holotype.discovery.choose_k.write_count", lambda *_: None)
-    came, picked = round.table.label, round.table.label.copy()
+    monkeypatch.setattr(module, "estimate_table", count_twelve)
+    monkeypatch.setattr(module, "write_count", lambda *_: None)
+    came, known = round.table.label, round.table.known
     free = np.flatnonzero(came == "")[:3]
-    picked[free] = round.table.known[0]
-    paths = [Path(str(path)).relative_to(round.table.root).as_posix() for path in round.table.path]
-    places = [dict(zip(("cat", "dog"), round.table.known, strict=True)).get(place, place) for place in PLACES]
-    before = found([*places, *["new-01"] * (len(paths) - len(places))], round.table.known, counted=12)
-    before.images["path"] = paths
-    table = dataclasses.replace(round.table, label=picked)
-    given = Constraints(labels={round.images.keys[row]: round.table.known[0] for row in free})
-    corrected = with_edits(dataclasses.replace(round, table=table), given, before)
+    picked = came.copy()
+    picked[free] = known[0]
+    places = [dict(zip(("cat", "dog"), known, strict=True)).get(place, place) for place in PLACES]
+    before = found([*places, *["new-01"] * (64 - len(places))], known, counted=12)
+    before.images["path"] = round.table.path
+    before = replace(before, facts=replace(before.facts, root=round.table.root))
+    given = Constraints(labels={round.images.keys[row]: known[0] for row in free})
+    corrected = with_edits(replace(round, table=replace(round.table, label=picked)), given, before)
     with caplog.at_level(logging.INFO):
-        k, _ = choose_k(corrected, np.zeros((len(paths), 2), np.float32))
-    assert k == 5
+        assert choose_k(corrected, features)[0] == 5
     assert seen == [int((came != "").sum())]
     assert "Corrections have left 5 categories. Training with 5." in caplog.text
-    k, _ = choose_k(with_edits(corrected, Constraints(), before), np.zeros((len(paths), 2), np.float32))
-    assert k == 12
+    assert choose_k(with_edits(corrected, Constraints(), before), features)[0] == 12
+
+
+# -- after corrections: what people have left, not what their labels make of the count
+
+CAME = np.array(["cat", "cat", "dog", "", "", "", "", ""], dtype=object)
+PLACES = ["cat", "cat", "dog", "new-01", "new-01", "new-02", "new-02", "new-03"]
+
+
+def table_of(label: list[str], group: list[str] | None = None, more: int = 0) -> Table:
+    label = [*label, *[""] * more]
+    path = np.array([f"{i}.png" for i in range(len(label))], dtype=object)
+    grouped = None if group is None else np.array(group, dtype=object)
+    return Table(path, np.array(label, dtype=object), tuple(sorted(set(label) - {""})), group=grouped)
+
+
+def found(places: list[str], known: tuple[str, ...] = ("cat", "dog"), counted: int | None = 4) -> Discovery:
+    images = pd.DataFrame({"path": [f"{i}.png" for i in range(len(places))], "category_id": places})
+    sizes = pd.Series(places).value_counts()
+    kind = {id: "known" if id in known else "novel" for id in sizes.index}
+    categories = [Category(id, id, kind[id], int(n)) for id, n in sizes.items() if id]
+    count = estimate(counted).as_dict() if counted else None
+    return Discovery("run", known, images, categories, count, RunFacts())
+
+
+@pytest.mark.parametrize(
+    ("now", "group", "drawn"),
+    [
+        # labels from edits are not counted with; one that was moved has its new label
+        (("cat", "dog", "dog", "cat", "new-01", "", "", ""), None, ("cat", "dog", "dog", "", "", "", "", "")),
+        # an image that left for a new category has no label to count with
+        (("cat", "new-01", "dog", "", "", "", "", ""), None, ("cat", "", "dog", "", "", "", "", "")),
+        # frames of a burst keep the label that one of them came with
+        (
+            ("cat", "cat", "dog", "cat", "dog", "dog", "", ""),
+            ["a", "", "", "a", "b", "b", "", ""],
+            ("cat", "cat", "dog", "cat", "", "", "", ""),
+        ),
+    ],
+)
+def test_labels_that_speak_for_sizes(now, group, drawn) -> None:
+    table = without_edit_labels(table_of(list(now), group), CAME)
+    assert (tuple(table.label), table.known) == (drawn, ("cat", "dog"))
+
+
+@pytest.mark.parametrize(
+    ("places", "label", "left"),
+    [
+        (PLACES, list(CAME), 5),
+        ([place.replace("new-02", "new-01") for place in PLACES], list(CAME), 4),  # merged
+        ([place.replace("new-03", "") for place in PLACES], list(CAME), 4),  # rejected
+        (PLACES, ["cat", "cat", "dog", "new-01", "", "", "", ""], 5),  # became a class
+        (PLACES, ["cat", "cat", "dog", "", "", "owl", "owl", ""], 5),  # new-02 has a name from elsewhere
+        (PLACES, ["cat", "cat", "dog", "owl", "", "owl", "", ""], 6),  # scattered
+        (PLACES, [*CAME, "owl", "owl", "owl", "owl"], 6),  # came with its images
+    ],
+)
+def test_what_people_have_left_is_the_number(places, label, left) -> None:
+    assert categories_left(found(places), table_of(label)) == left
+
+
+@pytest.mark.parametrize(
+    ("counted", "now", "label", "more", "k"),
+    [
+        (4, 9, list(CAME), 0, 5),  # of the same images it changes by chance alone
+        (4, 6, list(CAME), 4, 7),
+        (None, 9, list(CAME), 0, 5),  # the number was given
+        (None, 9, list(CAME), 4, 5),
+        # a class that comes with its images is counted once
+        (4, 5, [*CAME, *["owl"] * 4], 0, 6),
+        (4, 6, [*CAME, *["owl"] * 4], 0, 7),
+        (4, 3, [*CAME, *["owl"] * 4], 0, 5),
+        # images that were there before have made the class out of what was counted already
+        (4, 5, ["cat", "cat", "dog", "owl", "", "owl", "", "", "", ""], 0, 7),
+        (9, 2, ["cat", "owl", "dog"], 9, 3),  # known classes are never fewer
+    ],
+)
+def test_the_count_has_a_say_where_images_have_come(counted, now, label, more, k) -> None:
+    n, why = corrected_k(estimate(now), found(PLACES, counted=counted), table_of(label, more=more))
+    assert n == k
+    assert why.endswith(f"Training with {k}.")
 
 
 # -- --long-tail: what was asked for, or what the labels say
+
+UNEVEN, EQUAL = [100, 60, 36, 22, 13, 8], [40] * 6
 
 
 def collection(sizes: list[int]) -> tuple[Table, np.ndarray]:
@@ -117,168 +190,29 @@ def collection(sizes: list[int]) -> tuple[Table, np.ndarray]:
     return Table(paths, label, tuple(f"c{c}" for c in range(n))), features
 
 
-def test_the_labels_are_asked() -> None:
-    uneven, words = choose_long_tail(DiscoverConfig(), *collection([100, 60, 36, 22, 13, 8]))
-    assert uneven
-    assert words == (
-        "Sizes: known classes have 4 to 50 labelled images, and unlabelled ones near them in proportion, so "
-        "different sizes are expected (--long-tail no changes this)."
-    )
-    uneven, words = choose_long_tail(DiscoverConfig(), *collection([40] * 6))
-    assert not uneven
-    assert words.endswith("so equal sizes are expected (--long-tail yes changes this).")
-
-
-@pytest.mark.parametrize(("asked", "uneven"), [("yes", True), (True, True), ("no", False), (False, False)])
-def test_what_was_asked_for_counts(asked, uneven: bool) -> None:
-    for sizes in ([100, 60, 36, 22, 13, 8], [40] * 6):
-        found, words = choose_long_tail(DiscoverConfig(long_tail=asked), *collection(sizes))
-        assert found is uneven
-        assert words == f"Sizes: {'different' if uneven else 'equal'} ones are expected, as asked for."
+@pytest.mark.parametrize(
+    ("settings", "sizes", "uneven", "words"),
+    [
+        ({}, UNEVEN, True, "known classes have 4 to 50 labelled images"),
+        ({}, EQUAL, False, "(--long-tail yes changes this)"),
+        ({"long_tail": "yes"}, EQUAL, True, "different ones"),
+        ({"long_tail": True}, EQUAL, True, "different ones"),
+        ({"long_tail": "no"}, UNEVEN, False, "equal ones"),
+        ({"long_tail": False}, UNEVEN, False, "equal ones"),
+        ({"method": "uno,rpc"}, UNEVEN, True, "Sizes"),  # one that expects sizes is enough
+        ({"method": "uno,kmeans"}, UNEVEN, False, ""),
+    ],
+)
+def test_sizes_are_asked_for_or_measured(settings, sizes, uneven, words) -> None:
+    found, told = choose_long_tail(DiscoverConfig(**settings), *collection(sizes))
+    assert found is uneven
+    assert words in told
+    assert bool(words) == bool(told)
 
 
 def test_images_that_cannot_be_used_do_not_speak() -> None:
-    table, features = collection([100, 60, 36, 22, 13, 8])
-    problem = np.where(np.array([label in ("c0", "c1") for label in table.label]), "broken", "")
+    table, features = collection(UNEVEN)
+    problem = np.where(np.isin(table.label, ("c0", "c1")), "broken", "")
     features[problem != ""] = np.nan
-    assert (
-        "4 to 18 labelled images"
-        in choose_long_tail(DiscoverConfig(), table.with_problems(problem), features)[1]
-    )
-
-
-def test_a_method_without_such_a_setting_expects_nothing() -> None:
-    assert choose_long_tail(DiscoverConfig(method="kmeans"), *collection([40] * 6)) == (False, "")
-    with pytest.raises(InputError, match=r"--long-tail is not for kmeans; use .* or "):
-        check_long_tail(["kmeans"])
-    with pytest.raises(InputError, match=r"--long-tail is not for kmeans and uno; use .* or "):
-        check_long_tail(["kmeans", "uno"])
-    check_long_tail(["rpc", "uno"])  # the one that can does
-
-
-def test_of_methods_that_take_turns_one_that_expects_sizes_is_enough() -> None:
-    uneven = collection([100, 60, 36, 22, 13, 8])
-    assert choose_long_tail(DiscoverConfig(method="uno,rpc"), *uneven)[0]
-    assert choose_long_tail(DiscoverConfig(method="uno,kmeans"), *uneven) == (False, "")
-
-
-# -- The number of categories after corrections: what people have left, not what their labels make o
-
-
-CAME = np.array(["cat", "cat", "dog", "", "", "", "", ""], dtype=object)
-
-
-def table_of(label: list[str], group: list[str] | None = None, more: int = 0) -> Table:
-    label = [*label, *[""] * more]
-    path = np.array([f"{i}.png" for i in range(len(label))], dtype=object)
-    known = tuple(sorted(set(label) - {""}))
-    grouped = None if group is None else np.array(group, dtype=object)
-    return Table(path, np.array(label, dtype=object), known, group=grouped)
-
-
-def found(places: list[str], known: tuple[str, ...] = ("cat", "dog"), counted: int | None = 4) -> Discovery:
-    images = pd.DataFrame({"path": [f"{i}.png" for i in range(len(places))], "category_id": places})
-    sizes = pd.Series(places).value_counts()
-    categories = [
-        Category(id, id, "known" if id in known else "novel", int(n)) for id, n in sizes.items() if id
-    ]
-    return Discovery("run", known, images, categories, count(counted) if counted else None, RunFacts())
-
-
-def count(best: int) -> dict[str, object]:
-    return estimate(best).as_dict()
-
-
-def estimate(best: int) -> CountEstimate:
-    return CountEstimate(best=best, low=best, high=best, words="So many.", points=[], by="class sizes")
-
-
-def test_labels_from_edits_are_not_counted_with() -> None:
-    now = table_of(["cat", "dog", "dog", "cat", "new-01", "", "", ""])
-    drawn = sampled_count(now, CAME)
-    assert drawn.label.tolist() == [
-        "cat",
-        "dog",
-        "dog",
-        "",
-        "",
-        "",
-        "",
-        "",
-    ]  # one that was moved has its new label
-    assert drawn.known == ("cat", "dog")
-
-
-def test_an_image_that_left_for_a_new_category_has_no_label_to_count_with() -> None:
-    drawn = sampled_count(table_of(["cat", "new-01", "dog", "", "", "", "", ""]), CAME)
-    assert drawn.label.tolist() == ["cat", "", "dog", "", "", "", "", ""]
-
-
-def test_frames_of_a_burst_keep_the_label_that_one_of_them_came_with() -> None:
-    group = ["a", "", "", "a", "b", "b", "", ""]
-    drawn = sampled_count(table_of(["cat", "cat", "dog", "cat", "dog", "dog", "", ""], group), CAME)
-    assert drawn.label.tolist() == ["cat", "cat", "dog", "cat", "", "", "", ""]
-
-
-PLACES = ["cat", "cat", "dog", "new-01", "new-01", "new-02", "new-02", "new-03"]
-
-
-def test_what_people_have_left_is_the_number() -> None:
-    now = table_of(["cat", "cat", "dog", "", "", "", "", ""])
-    assert categories_left(found(PLACES), now) == 5
-    merged = [place.replace("new-02", "new-01") for place in PLACES]
-    assert categories_left(found(merged), now) == 4
-    rejected = [place.replace("new-03", "") for place in PLACES]
-    assert categories_left(found(rejected), now) == 4
-
-
-def test_a_category_that_became_a_class_is_one_still() -> None:
-    confirmed = table_of(["cat", "cat", "dog", "new-01", "", "", "", ""])
-    assert categories_left(found(PLACES), confirmed) == 5
-    labelled_anew = table_of(
-        ["cat", "cat", "dog", "", "", "owl", "owl", ""]
-    )  # new-02 has a name from elsewhere
-    assert categories_left(found(PLACES), labelled_anew) == 5
-    scattered = table_of(["cat", "cat", "dog", "owl", "", "owl", "", ""])
-    assert categories_left(found(PLACES), scattered) == 6
-
-
-def test_the_count_has_a_say_where_images_have_come() -> None:
-    label = ["cat", "cat", "dog", "", "", "", "", ""]
-    assert corrected_k(estimate(9), found(PLACES), table_of(label)) == (
-        5,
-        "Corrections have left 5 categories. Training with 5.",
-    )
-    k, why = corrected_k(estimate(6), found(PLACES), table_of(label, more=4))
-    assert k == 7
-    assert why == (
-        "Corrections have left 5 categories, and with the images that have come or gone the count is 2 higher. "
-        "Training with 7."
-    )
-
-
-def test_a_class_that_comes_with_its_images_is_counted_once() -> None:
-    """Four images come, in a class of their own: the corrected number has it, and the count has grown by it."""
-    label = ["cat", "cat", "dog", "", "", "", "", "", "owl", "owl", "owl", "owl"]
-    assert categories_left(found(PLACES), table_of(label)) == 6
-    assert corrected_k(estimate(5), found(PLACES, counted=4), table_of(label)) == (
-        6,
-        "Corrections have left 6 categories. Training with 6.",
-    )
-    assert corrected_k(estimate(6), found(PLACES, counted=4), table_of(label))[0] == 7
-    assert corrected_k(estimate(3), found(PLACES, counted=4), table_of(label))[0] == 5
-    # images that were there before have made the class out of what was counted already
-    label = ["cat", "cat", "dog", "owl", "", "owl", "", "", "", ""]
-    assert corrected_k(estimate(5), found(PLACES, counted=4), table_of(label))[0] == 7
-
-
-def test_a_number_that_was_given_is_corrected_too() -> None:
-    before, label = found(PLACES, counted=None), ["cat", "cat", "dog", "", "", "", "", ""]
-    assert corrected_k(estimate(9), before, table_of(label))[0] == 5
-    assert corrected_k(estimate(9), before, table_of(label, more=4))[0] == 5
-
-
-@pytest.mark.parametrize("best", [2, 3])
-def test_known_classes_are_never_fewer(best: int) -> None:
-    k, _ = corrected_k(estimate(best), found(PLACES, counted=9), table_of(["cat", "owl", "dog"], more=9))
-    assert k == 3
+    words = choose_long_tail(DiscoverConfig(), table.with_problems(problem), features)[1]
+    assert "4 to 18 labelled images" in words

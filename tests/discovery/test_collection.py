@@ -45,7 +45,7 @@ def test_what_is_written_is_read(tmp_path: Path) -> None:
     assert read_collection(tmp_path) is None
     seen = {"a.png": ImageEntry("1-1", "aa", "red"), "Käfer.png": ImageEntry("2-1", "")}
     for images in (seen, {}):
-        written = Collection("photos", images, {"hats": "new-01"}, {"aa": "bb"})
+        written = Collection("photos", images, {"hats": "new-01"}, {"new-01": "hats"}, {"aa": "bb"})
         written.save(tmp_path)
         assert read_collection(tmp_path) == written
     (tmp_path / COLLECTION_FILE).write_bytes(b"PAR1 not really")
@@ -121,19 +121,29 @@ def test_one_line_says_all(now: Collection, words: str) -> None:
     assert found.trains == (words not in ("", "1 image renamed", "2 images renamed"))
 
 
-def test_an_image_goes_by_content_first_and_by_path_last() -> None:
-    """a was repaired; b was renamed to c; c was filed away."""
-    found = diff_collections(index(a="1", b="2", c="3"), index(a="9", c="2", **{"old/c": "3"}))
-    assert found.then == {"a": "a", "c": "b", "old/c": "c"}
-    assert (found.repaired, found.aliases, found.new, found.gone) == (["a"], {"9": "1"}, [], [])
-
-
-def test_copies_are_as_many_images_as_there_are_files() -> None:
-    before = index(a="1", b="1", **{"x/c": "1"})
-    assert diff_collections(before, index(a="1", b="1", d="1", **{"x/c": "1"})).new == ["d"]
-    assert diff_collections(before, index(b="1", **{"x/c": "1"})).gone == ["a"]
-    found = diff_collections(before, index(a="7", b="8", d="1"))  # of each copy something else became
-    assert (found.renamed, found.aliases) == (["d"], {"7": "1", "8": "1"})
+@pytest.mark.parametrize(
+    ("before", "now", "expected"),
+    [
+        # a was repaired; b was renamed to c; c was filed away
+        (
+            index(a="1", b="2", c="3"),
+            index(a="9", c="2", **{"old/c": "3"}),
+            {"then": {"a": "a", "c": "b", "old/c": "c"}, "repaired": ["a"], "aliases": {"9": "1"}, "new": []},
+        ),
+        # copies are as many images as there are files
+        (index(a="1", b="1"), index(a="1", b="1", d="1"), {"new": ["d"], "gone": []}),
+        (index(a="1", b="1"), index(b="1"), {"new": [], "gone": ["a"]}),
+        # of each copy something else became
+        (
+            index(a="1", b="1", **{"x/c": "1"}),
+            index(a="7", b="8", d="1"),
+            {"renamed": ["d"], "aliases": {"7": "1", "8": "1"}},
+        ),
+    ],
+)
+def test_an_image_goes_by_content_first_and_by_path_last(before, now, expected) -> None:
+    found = diff_collections(before, now)
+    assert {name: getattr(found, name) for name in expected} == expected
 
 
 def test_files_that_cannot_be_read_are_known_by_path_and_stamp() -> None:
@@ -151,7 +161,8 @@ def test_labels_are_new_changed_or_taken_away() -> None:
     assert found.words.endswith("2 labels new, 1 label changed, 2 labels taken away")
     assert not found.labels_are_others
     assert compared(index(a="1 x", b="2 x", c="3 y"), index(a="1", b="2 y", c="3")).labels_are_others
-    assert [entry.label for entry in with_labels(before, "abcdef").images.values()] == list("abcdef")
+    other = with_labels(before, "abcdef", aliases={"1": "2"})
+    assert ([e.label for e in other.images.values()], other.aliases) == (list("abcdef"), {"1": "2"})
 
 
 def boxes(picture: str, *places: tuple[float, ...], stamp: str = "1-1") -> dict[str, ImageEntry]:
@@ -169,11 +180,8 @@ def test_boxes_that_a_detector_has_moved_a_little_are_the_same() -> None:
     assert (found.new, len(found.aliases)) == ([other], 2)
     far = diff_collections(before, Collection("photos", boxes("a.jpg", (35, 35, 30, 30), hare)))
     assert far.words == "1 image new, 1 gone"
-
-
-def test_boxes_that_were_moved_a_little_follow_a_picture_that_was_renamed() -> None:
-    """Whoever renames pictures runs the detector again, since its file calls them by their names."""
-    before = Collection("photos", boxes("x.jpg", (10, 10, 30, 30), stamp="7-1"))
+    # whoever renames pictures runs the detector again, since its file calls them by their names
+    before = Collection("photos", boxes("x.jpg", fox, stamp="7-1"))
     moved = boxes("a.jpg", (11, 11, 30, 29), stamp="7-1")
     assert diff_collections(before, Collection("photos", moved)).words == "1 image repaired"
     twins = Collection("photos", moved | boxes("b.jpg", (11, 11, 30, 29), stamp="7-1"))
@@ -181,8 +189,7 @@ def test_boxes_that_were_moved_a_little_follow_a_picture_that_was_renamed() -> N
 
 
 def test_a_few_are_shown() -> None:
-    assert shown_names(["a", "b"]) == "a, b"
-    assert shown_names("abcde") == "a, b, c and 2 more"
+    assert [shown_names(some) for some in ("ab", "abcde")] == ["a, b", "a, b, c and 2 more"]
 
 
 # -- where the images of a round lie now
@@ -249,53 +256,46 @@ def labelled(*labels: str) -> Collection:
 
 
 def meant(
-    now: Collection, before: Collection, means: dict[str, str] | None = None, **names: str
+    now: Collection, before: Collection, last: LabelAliases | None = None, **names: str
 ) -> LabelAliases:
-    """names: new-01 is written new_01."""
+    """names: of categories in the report; new-01 is written new_01."""
     found = made_discovery("r", {"a": [0, 1, 2, 3], "new-01": [4, 5, 6, 7], "new-02": [8, 9, 10, 11]})
     found = found.called({id.replace("_", "-"): name for id, name in names.items()})
-    return resolve_aliases(now, before, {path: path for path in before.images}, means or {}, found)
+    known = Collection(means=last.means, spoken=last.spoken) if last else Collection()
+    return resolve_aliases(now, before, {path: path for path in before.images}, known, found)
 
 
 def test_the_name_of_a_category_means_it() -> None:
     """Somebody called new-01 hats in the report, and later sorts pictures into a folder hats."""
     words = meant(labelled("a", "a", "hats"), labelled("a", "a", ""), new_01="hats")
-    assert words == LabelAliases({"hats": "new-01"})
-    again = meant(labelled("a", "a", "hats"), labelled("a", "a", "new-01"), words.means, new_01="caps")
-    assert again.means == {"hats": "new-01"}  # whatever it is called in the report by now
+    assert (words.means, words.names) == ({"hats": "new-01"}, {})
+    again = meant(labelled("a", "a", "hats"), labelled("a", "a", "new-01"), words, new_01="caps")
+    assert (again.means, again.names) == ({"hats": "new-01"}, {})  # whatever the report calls it by now
+    by_id = labelled("a", "new-01", "new-01")  # and an id takes no name away
+    assert meant(by_id, by_id, words, new_01="hats").names == {}
 
 
 def test_accents_that_a_mac_writes_apart_are_the_same_letters() -> None:
     apart = unicodedata.normalize("NFD", "é")
-    assert meant(labelled("a", "é"), labelled("a", ""), new_01=apart) == LabelAliases({"é": "new-01"})
-    assert meant(labelled("a", "é"), labelled("a", apart)) == LabelAliases({"é": apart})  # the id of an edit
-    assert meant(labelled("a", "é"), labelled(apart, "é")) == LabelAliases()  # two classes then
+    assert meant(labelled("a", "é"), labelled("a", ""), new_01=apart).means == {"é": "new-01"}
+    assert meant(labelled("a", "é"), labelled("a", apart)).means == {"é": apart}  # the id comes from an edit
+    assert meant(labelled("a", "é"), labelled(apart, "é")).means == {}  # two classes then
 
 
 def test_a_class_that_is_renamed_and_back_has_its_name_again() -> None:
     """A folder that was called otherwise for a while, or a list of labels that was forgotten once."""
-    before, red = labelled("a", "a", "b"), labelled("crimson", "crimson", "b")
-    first = meant(red, before)
-    assert first == LabelAliases({"crimson": "a"}, {"a": "crimson"})
-    back = meant(before, before, first.means)
-    assert back == LabelAliases({"crimson": "a", "a": "a"}, {"a": "a"})
-    again = meant(red, before, back.means)
-    assert (again.names, list(again.means)) == ({"a": "crimson"}, ["a", "crimson"])
-    for now, known in ((red, first), (before, back), (red, again)):
-        assert meant(now, before, known.means).names == {}
-
-
-def test_a_number_takes_no_name_away() -> None:
-    """Labels may name a class by its id, also after they have named it by its name."""
-    owls = meant(labelled("a", "owls", "owls"), labelled("a", "", ""), new_01="owls")
-    by_id = labelled("a", "new-01", "new-01")
-    assert meant(by_id, by_id, owls.means, new_01="owls").names == {}
+    before, red, name, last = labelled("a", "a", "b"), labelled("crimson", "crimson", "b"), "a", None
+    for now, new in ((red, "crimson"), (before, "a"), (red, "crimson")):
+        last = meant(now, before, last, a=name)
+        assert (last.means, last.names) == ({"crimson": "a"}, {"a": new})
+        name = new
+        assert meant(now, before, last, a=name).names == {}
+        assert meant(now, before, last, a="scarlet").names == {}  # said later, in the report
 
 
 @pytest.mark.parametrize(
     ("now", "before"),
     [
-        (("a", "a", "b"), ("a", "a", "")),
         (("a", "a", "new-01"), ("a", "a", "")),
         (("a", "c", "b", "b"), ("a", "a", "b", "b")),  # one of two
         (("c", "d", "b", "b"), ("a", "a", "b", "b")),  # to different ones
@@ -305,17 +305,15 @@ def test_a_number_takes_no_name_away() -> None:
     ],
 )
 def test_a_label_that_was_corrected_is_not_a_renamed_class(now, before) -> None:
-    assert meant(labelled(*now), labelled(*before)) == LabelAliases()
-
-
-def test_two_classes_cannot_both_be_the_renamed_one() -> None:
+    found = meant(labelled(*now), labelled(*before))
+    assert (found.means, found.names) == ({}, {})
+    # two classes cannot both be the renamed one
     assert meant(labelled("c", "c", "c", "c"), labelled("a", "a", "b", "b")).names == {"a": "c"}
 
 
 def test_a_table_speaks_of_ids() -> None:
     label = np.array(["hats", "a", "", "b"], dtype=object)
     table = Table(np.array(list("1234"), dtype=object), label, ("a", "b", "hats"))
-    assert LabelAliases().spoken(table) is table
-    spoken = LabelAliases({"hats": "new-01", "caps": "new-02", "b": "a"}).spoken(table)
+    spoken = LabelAliases({"hats": "new-01", "caps": "new-02", "b": "a"}).apply(table)
     assert list(spoken.label) == ["new-01", "a", "", "a"]
     assert spoken.known == ("a", "new-01")

@@ -14,7 +14,7 @@ from holotype.discovery.collection import Collection, ImageEntry
 from holotype.discovery.constraints import (
     TYPICAL_IMAGES,
     Constraints,
-    is_all_reported,
+    is_all_labelled,
     unreadable_labels,
     visible_classes,
 )
@@ -22,9 +22,8 @@ from holotype.discovery.dry_run import preview_plan
 from holotype.discovery.pipeline import discover_table
 from holotype.discovery.plan import plan_round
 from holotype.errors import InputError
-from holotype.results.apply_edits import AppliedEdits, apply_edits
 from holotype.results.discovery import Discovery
-from holotype.results.edits import Edit, edits_csv, read_edits, read_log
+from holotype.results.edits import AppliedEdits, Edit, apply_edits, read_log
 from tests.discovery.made_round import edits_file, made_discovery
 
 PATHS = [f"{i:02d}" for i in range(40)]
@@ -133,11 +132,7 @@ def test_names_and_what_was_said_before_stay() -> None:
     assert before.after(made, edited(made)) == before
     late = before.after(made, edited(made, MERGE))  # a label follows its class into another
     assert late.labels[PATHS[4]] == "new-02"
-
-
-def test_images_that_cannot_be_read_do_not_speak_for_a_category() -> None:
-    made = found()
-    made.images.loc[4:6, "problem"] = "broken"
+    made.images.loc[4:6, "problem"] = "broken"  # what cannot be read does not speak for a category
     assert numbers(Constraints().after(made, edited(made, MERGE)), "new-02")[0] == 7
 
 
@@ -149,9 +144,7 @@ def test_a_label_that_follows_from_a_merge_is_one_of_people_once_they_give_it() 
     made = made_discovery("r-2", groups, ("a", "new-02"), PATHS)
     second = first.after(made, edited(made, ("confirm", 4, "new-02", "new-02"), ("reject", 6, "new-02", "")))
     assert second.follow == first.follow - {PATHS[4], PATHS[6]}
-    assert {
-        path for path, is_one in zip(PATHS, second.follows(PATHS), strict=True) if is_one
-    } == second.follow
+    assert {PATHS[row] for row in np.flatnonzero(second.follows(PATHS))} == second.follow
 
 
 def test_the_later_round_counts() -> None:
@@ -182,10 +175,7 @@ def test_what_is_said_of_one_copy_holds_for_all_and_no_merge_says_otherwise() ->
     assert (numbers(given, "odd"), numbers(given, "a"), given.rejected) == ([4], [6], {PATHS[7]})
     # 9 has a labelled copy, and counts as often as others: not at all
     assert numbers(given, "new-01") == [8, *range(10, 16), 16, *range(18, 26)]
-
-
-def test_a_rejected_category_takes_no_image_away_that_has_a_copy_elsewhere() -> None:
-    made = with_copies(found(), (0, 28), (29, 30))
+    made = with_copies(found(), (0, 28), (29, 30))  # of a rejected category those without a copy elsewhere
     given = Constraints().after(made, edited(made, ("reject", None, "new-03", "")))
     assert given.rejected == {PATHS[29], *PATHS[31:]}
 
@@ -220,19 +210,19 @@ def table(problem: list[str]) -> Table:
     return Table(path, np.array(label, dtype=object), ("a", "b", "c", "d"), problem=problem, root="photos")
 
 
-def test_labels_of_images_that_cannot_be_read_are_told() -> None:
+def test_labels_and_classes_that_cannot_be_read_are_told_and_take_no_part() -> None:
     given = Constraints({"d2": "b", "d4": "c"}, names={"c": "kites"})
     images = Collection("photos", {f"{i}": ImageEntry("1-1", f"d{i}") for i in range(7)})
     (line,) = unreadable_labels(table(["", "", "", "", "broken", "broken", ""]), given, images)
     assert "'kites' of 4" in line
-
-
-def test_a_class_without_a_labelled_image_to_look_at_is_dropped_and_told() -> None:
     broken = table(["broken", "", "broken", "broken", "broken", "", ""])
     left, lines = visible_classes(broken, {"b": "buzzards"})
     assert left.known == ("a",)
     assert list(left.label) == ["a", "a", "", "", "", "", ""]
-    assert ["'buzzards'" in lines[0], "'c'" in lines[1], "'d'" in lines[2], "edits" in lines[2]] == [True] * 4
+    for line, word in zip(
+        lines, ("'buzzards'", "'c'", "'d' takes no part in this round: edits"), strict=True
+    ):
+        assert word in line
     whole = left.with_problems([""] * 7)
     assert visible_classes(whole, {}) == (whole, [])
 
@@ -242,8 +232,8 @@ def test_one_frame_speaks_for_its_burst_where_everything_is_said() -> None:
     made.images["group"] = ["", "", "burst", "burst", ""]
     made.images.loc[0, "label"], made.images.loc[1, "problem"] = "a", "broken"
     given = Constraints({PATHS[2]: "new-01"}, frozenset({PATHS[4]}))
-    assert is_all_reported(made, given)
-    assert not is_all_reported(made, Constraints({PATHS[2]: "new-01"}))
+    assert is_all_labelled(made, given)
+    assert not is_all_labelled(made, Constraints({PATHS[2]: "new-01"}))
 
 
 def confirmed_throughout(run: Path) -> list[tuple[str, str, str, str]]:
@@ -288,26 +278,6 @@ def test_who_has_labelled_everything_is_told_apart(run, squares_folder, small) -
     throughout = replace(table, label=np.where(table.label == "", "red", table.label))
     with pytest.raises(InputError, match="put images without a label into"):
         discover_table(throughout, small(), run, progress=False, edits=file)
-
-
-def test_edits_that_cannot_take_part_are_told_before_one_round_and_listed_from_then_on(
-    run, squares_folder, small, caplog
-) -> None:
-    caplog.set_level("INFO")
-    table, config = load_table(squares_folder / "squares.csv"), small(method="kmeans")
-    blue = [path for path in table.path if "blue" in path][:2]
-    file = edits_file(run, ("confirm", blue[0], "", "blue"), ("rename", "", "new-77", "Boots"))
-    foreign = Edit("somebody-1", "2026-01-01T00:00:00Z", "rename", "", "new-01", "Boots")
-    file.write_text(edits_csv([*read_edits(file), foreign]))
-    refused = ("'new-77' is not in this run", "1 edit of run 'somebody-1'")
-    discover_table(table, config, run, progress=False, edits=file)
-    assert [caplog.text.count(words) for words in refused] == [1, 1]
-    caplog.clear()
-    more = edits_file(run, ("confirm", blue[1], "", "blue"))
-    assert discover_table(table, config, run, progress=False, edits=more).facts.round == 3
-    assert [caplog.text.count(words) for words in refused] == [0, 0]
-    assert "2 edits are still not applied" in caplog.text
-    assert all(words in (run / "refused.txt").read_text() for words in refused)
 
 
 def test_a_heap_that_was_a_class_for_a_round_costs_no_edit(run, squares_folder, small) -> None:

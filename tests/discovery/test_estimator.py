@@ -1,7 +1,9 @@
-"""Discoverer keeps scikit-learn's promises, whatever images are given as, and survives its folder."""
+"""Discoverer keeps scikit-learn's promises and survives its folder; settings are the same everywhere."""
 
 from __future__ import annotations
 
+import dataclasses
+import inspect
 import json
 import pickle
 import shutil
@@ -14,7 +16,11 @@ from PIL import Image
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 
+from holotype.cli.common import Parser
+from holotype.cli.options import DiscoverOptions
+from holotype.config.schema import BackboneConfig, DiscoverConfig
 from holotype.discovery.estimator import PICTURES, Discoverer, to_label_column
+from holotype.discovery.pipeline import discover
 from holotype.errors import InputError
 
 
@@ -38,33 +44,29 @@ def fitted(squares, tiny_backbone_file, tmp_path_factory) -> Discoverer:
     return found
 
 
-def test_every_image_has_a_category(fitted, squares) -> None:
+def test_every_image_has_a_category_and_scores(fitted, squares) -> None:
     labels = fitted.labels_
-    assert len(labels) == len(squares)
+    assert len(labels) == len(fitted.scores_) == len(squares)
     given = (squares.label != "").to_numpy()
     assert list(labels[given]) == list(squares.label[given])
-    assert set(labels) <= {category.id for category in fitted.categories_}
-    assert {"green", "red"} <= set(labels)
-
-
-def test_scores_and_relations_have_a_row_each(fitted, squares) -> None:
+    assert {"green", "red"} <= set(labels) <= {category.id for category in fitted.categories_}
     assert list(fitted.scores_.columns) == ["probability", "known_score", "typicality", "doubtful"]
-    assert len(fitted.scores_) == len(squares)
     assert fitted.scores_.probability.between(0, 1).all()
     relations = fitted.relations_
     assert list(relations.columns) == ["green", "red"]
     assert list(relations.index) == [category.id for category in fitted.categories_]
     assert relations.loc["green", "green"] > relations.loc["green", "red"]
+    paths = [Path(path) for path in fitted.discovery_.images.path]  # pictures in memory stay with the run
+    assert {path.parent for path in paths} == {fitted.run_folder_.absolute() / PICTURES}
+    assert all(path.is_file() for path in (*paths, fitted.run_folder_ / "report.html"))
 
 
 def test_categories_go_by_the_names_that_people_gave(fitted, squares, tmp_path) -> None:
     novel = next(category.id for category in fitted.categories_ if category.kind == "novel")
-    folder = fitted.save(tmp_path / "saved")
-    fitted.discovery_.called({novel: "watercress", "red": "crimson"}).save(folder)
-    named = Discoverer.load(folder)
-    new = {novel: "watercress", "red": "crimson"}
-    assert list(named.labels_) == [new.get(id, id) for id in fitted.labels_]
-    paths = list(squares.path)
+    folder, names = fitted.save(tmp_path / "saved"), {novel: "watercress", "red": "crimson"}
+    fitted.discovery_.called(names).save(folder)
+    named, paths = Discoverer.load(folder), list(squares.path)
+    assert list(named.labels_) == [names.get(id, id) for id in fitted.labels_]
     assert list(named.predict(paths)) == list(named.place(paths)["category"])
     assert {"watercress", "crimson"} <= set(named.predict(paths))
     assert list(named.relations_.columns) == ["green", "crimson"]
@@ -86,59 +88,40 @@ def test_new_images_by_path_picture_and_array(fitted, squares) -> None:
     assert "is not a file" in placed.problem.iloc[-1]
 
 
-def test_pictures_in_memory_stay_with_the_run(fitted, squares) -> None:
-    paths = list(fitted.discovery_.images.path)
-    assert {Path(path).parent for path in paths} == {fitted.run_folder_.absolute() / PICTURES}
-    assert all(Path(path).is_file() for path in paths)
-    assert (fitted.run_folder_ / "report.html").is_file()
-
-
-def test_other_images_do_not_pass_for_those_of_the_run(fitted, squares) -> None:
-    again = clone(fitted)
-    with pytest.raises(InputError, match="choose another folder"):
-        again.fit([np.zeros((40, 40, 3), dtype=np.uint8)] * len(squares), list(squares.label))
-    assert list(Discoverer.load(fitted.run_folder_).labels_) == list(fitted.labels_)
-
-
 def test_save_and_load(fitted, squares, tmp_path) -> None:
-    fitted.save(tmp_path / "saved")
-    assert not (tmp_path / "saved" / PICTURES).exists()
-    again = Discoverer.load(tmp_path / "saved")
+    saved = fitted.save(tmp_path / "saved")
+    assert not (saved / PICTURES).exists()
+    again = Discoverer.load(saved)
     assert again.get_params() == fitted.get_params() | {"out": str(fitted.out)}
     assert list(again.labels_) == list(fitted.labels_)
     paths = list(squares.path[::7])
     assert list(again.predict(paths)) == list(fitted.predict(paths))
     assert np.array_equal(again.transform(paths), fitted.transform(paths))
-    (tmp_path / "saved" / "estimator.json").unlink()  # the run folder of a holotype discover has none
-    assert Discoverer.load(tmp_path / "saved").k == "auto"
-
-
-def test_what_cannot_be_loaded_is_one_sentence(fitted, tmp_path) -> None:
+    (saved / "estimator.json").write_text(json.dumps({"format": 1, "nonsense": 1}))
+    with pytest.raises(InputError, match="cannot be read"):
+        Discoverer.load(saved)
+    (saved / "estimator.json").unlink()  # the run folder of a holotype discover has none
+    assert Discoverer.load(saved).k == "auto"
     with pytest.raises(InputError, match="holds no run"):
         Discoverer.load(tmp_path)
-    fitted.save(tmp_path)
-    (tmp_path / "estimator.json").write_text(json.dumps({"format": 1, "nonsense": 1}))
-    with pytest.raises(InputError, match="cannot be read"):
-        Discoverer.load(tmp_path)
+    with pytest.raises(InputError, match="choose another folder"):  # other images are not those of the run
+        clone(fitted).fit([np.zeros((40, 40, 3), dtype=np.uint8)] * len(squares), list(squares.label))
 
 
 def test_without_a_folder_it_is_kept_as_long_as_the_object(squares, tiny_backbone_file) -> None:
     found = small(tiny_backbone_file, steps=4, method="simgcd")
-    labels = found.fit_predict(list(squares.path), squares.label)
-    assert list(labels) == list(found.labels_)
+    assert list(found.fit_predict(list(squares.path), squares.label)) == list(found.labels_)
     folder = found.run_folder_
     assert folder.is_dir()
-    before = found.predict(list(squares.path[:2]))
+    assert len(found.predict(list(squares.path[:2]))) == 2
     found.fit(list(squares.path[:40]), squares.label[:40])  # anew, in another folder
-    assert len(found.labels_) == 40
-    assert found.run_folder_ != folder
-    assert len(before) == 2
-    last = found.run_folder_
+    assert (len(found.labels_), found.run_folder_ == folder) == (40, False)
+    folder = found.run_folder_
     del found
-    assert not last.exists()
+    assert not folder.exists()
 
 
-def test_parameters_as_scikit_learn_wants_them() -> None:
+def test_parameters_as_scikit_learn_wants_them_and_before_fit_it_says_so(tmp_path) -> None:
     one = Discoverer(method="simgcd", k=7, seed=3)
     copy = clone(one)
     assert copy is not one
@@ -146,21 +129,13 @@ def test_parameters_as_scikit_learn_wants_them() -> None:
     assert copy.set_params(k="auto", steps=5) is copy
     assert (copy.k, copy.steps, one.k) == ("auto", 5, 7)
     assert "simgcd" in repr(one)
-
-
-@pytest.mark.parametrize("name", ["labels_", "categories_", "scores_", "relations_"])
-def test_before_fit_it_says_so(name) -> None:
-    with pytest.raises(NotFittedError):
-        getattr(Discoverer(), name)
-    assert not hasattr(Discoverer(), "absent_")
-
-
-def test_before_fit_nothing_is_predicted_or_saved(tmp_path) -> None:
-    for call in (Discoverer().predict, Discoverer().transform):
+    for name in ("labels_", "categories_", "scores_", "relations_"):
         with pytest.raises(NotFittedError):
-            call(["a.png"])
-    with pytest.raises(NotFittedError):
-        Discoverer().save(tmp_path)
+            getattr(one, name)
+    assert not hasattr(one, "absent_")
+    for call in (one.predict, one.transform, pickle.loads(pickle.dumps(one)).predict, one.save):
+        with pytest.raises(NotFittedError):
+            call(["a.png"] if call != one.save else tmp_path)
 
 
 # -- pickled --------------------------------------------------------------------------------------------
@@ -181,51 +156,29 @@ def test_a_pickled_one_keeps_its_run(fitted, squares, tmp_path) -> None:
     assert list(twice.predict(paths)) == list(fitted.predict(paths))
     assert twice.save(tmp_path / "saved") == tmp_path / "saved"
     assert list(Discoverer.load(tmp_path / "saved").predict(paths)) == list(fitted.predict(paths))
-
-
-def test_before_fit_it_is_pickled_as_it_is() -> None:
-    again = pickle.loads(pickle.dumps(Discoverer(k=7)))
-    assert again.k == 7
-    with pytest.raises(NotFittedError):
-        again.predict(["a.png"])
-
-
-def test_without_its_folder_it_is_not_pickled(fitted, tmp_path) -> None:
     found = Discoverer.load(shutil.copytree(fitted.run_folder_, tmp_path / "run"))
     shutil.rmtree(tmp_path / "run")
-    with pytest.raises(InputError, match="is gone") as told:
+    with pytest.raises(InputError, match="is gone"):
         pickle.dumps(found)
-    assert "\n" not in str(told.value)
 
 
 # -- parameters -----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("k", [2.5, True, 0, "many", -1, None])
-def test_a_k_that_cannot_be_is_one_sentence_before_anything_is_computed(k, squares, monkeypatch) -> None:
-    monkeypatch.setattr("holotype.discovery.pipeline.discover_table", lambda *_, **__: pytest.fail("began"))
-    with pytest.raises(InputError, match=r"^k must be") as told:
-        Discoverer(k=k).fit(list(squares.path), list(squares.label))
-    assert "\n" not in str(told.value)
-
-
-def test_a_k_as_text_is_a_number(squares, monkeypatch) -> None:
-    asked = []
-    monkeypatch.setattr(
-        "holotype.discovery.pipeline.discover_table",
-        lambda table, config, *_, **__: asked.append((table, config)),
-    )
-    Discoverer(k="10").fit(list(squares.path), list(squares.label))
-    ((table, config),) = asked
-    assert config.k == 10
-    assert table.root == str(Path(squares.path[0]).parents[1])
-
-
-def test_bad_input_is_one_sentence(squares, tiny_backbone_file) -> None:
+def test_settings_are_checked_before_anything_is_computed(squares, tiny_backbone_file, monkeypatch) -> None:
     with pytest.raises(InputError, match="put it into a list"):
         Discoverer().fit(squares.path[0], ["a"])
     with pytest.raises(InputError, match="is labelled"):
         small(tiny_backbone_file).fit(list(squares.path))
+    asked, name = [], "holotype.discovery.pipeline.discover_table"
+    monkeypatch.setattr(name, lambda table, config, *_, **__: asked.append((table, config)))
+    for k in (2.5, "many"):
+        with pytest.raises(InputError, match=r"^k must be"):
+            Discoverer(k=k).fit(list(squares.path), list(squares.label))
+    assert asked == []
+    Discoverer(k="10").fit(list(squares.path), list(squares.label))
+    ((table, config),) = asked
+    assert (config.k, table.root) == (10, str(Path(squares.path[0]).parents[1]))
 
 
 # -- Labels as people write them: whatever is missing is no label, and names stay names
@@ -261,3 +214,81 @@ def test_labels_as_people_write_them() -> None:
     assert to_label_column(np.array(["a", "nan", "NaT", "None"]), 4) == ["a", "nan", "NaT", "None"]
     with pytest.raises(InputError, match="2 images but 1 labels"):
         to_label_column(["a"], 2)
+
+
+# -- settings: one list for the command, the estimator and the function, checked in one place
+
+DEFAULTS = {one.name: one.default for one in dataclasses.fields(DiscoverConfig)}
+
+
+def test_the_estimator_has_the_same_parameters_and_defaults() -> None:
+    own = {name: one.default for name, one in inspect.signature(Discoverer).parameters.items()}
+    assert {name: own.pop(name) for name in DEFAULTS} == DEFAULTS
+    assert set(own) == {"out", "progress"}
+    for name in DEFAULTS:
+        assert f"    {name}: " in (Discoverer.__doc__ or ""), name
+
+
+def test_the_command_has_the_same_flags_and_defaults() -> None:
+    parser = Parser("discover", DiscoverOptions)
+    assert parser.parse_args(["photos"]).config == DiscoverConfig()
+    text = " ".join(parser.format_help().split())
+    assert "--method METHOD" in text
+    assert "auto estimates it. [a whole number (at least 1) or auto; default auto]" in text
+
+
+def test_settings_may_come_as_text_or_as_numpy_has_them() -> None:
+    assert DiscoverConfig(k=np.int64(10), steps="20", seed="3") == DiscoverConfig(k=10, steps=20, seed=3)
+    assert type(DiscoverConfig(k=np.int64(10)).k) is int
+    assert DiscoverConfig(method=" rpc , uno").method == "rpc,uno"
+    assert DiscoverConfig().method is None  # the device decides
+    bursts = [DiscoverConfig(bursts=value).bursts for value in ("AUTO", "no", "5", 5.0, 2.5)]
+    assert bursts == ["auto", "no", "5", "5", "2.5"]
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        *(("k", value) for value in (2.5, True, 0, "many", None, "-3")),
+        *(("steps", value) for value in (0, 2**31)),
+        *(("image_size", value) for value in (2**31, "big")),
+        *(("seeds", value) for value in (0, 2.5, 2**31)),
+        *(("seed", value) for value in (-1, 2**63)),
+        *(("bursts", value) for value in ("often", 0, "nan", True)),
+        ("sample", 1.0),
+        ("long_tail", "maybe"),
+        ("backbone", None),
+        ("backbone", ""),
+        *(("method", value) for value in (3, "rpc,", ",", "rpc,,uno")),
+        ("arch", 1),
+        ("pool", "max"),
+        ("mean", "grey"),
+        ("device", "tpu"),
+    ],
+)
+def test_what_cannot_be_is_one_sentence(name: str, value: object) -> None:
+    with pytest.raises(InputError) as raised:
+        DiscoverConfig(**{name: value})
+    assert str(raised.value).startswith(f"{name} ")
+    assert repr(value) in str(raised.value)
+    assert "\n" not in str(raised.value)
+
+
+def test_the_network_is_the_one_that_was_taken() -> None:
+    config = DiscoverConfig(backbone="auto", image_size=64)
+    assert config.network == BackboneConfig("auto", image_size=64)
+    full = DiscoverConfig(pool="mean", mean="0,0,0", std=[1, 1, 1])
+    assert full.network == BackboneConfig("auto", pool="mean", mean=(0, 0, 0), std=(1, 1, 1))
+    assert full.with_network(full.network) == full
+    taken = config.with_network(BackboneConfig("embedded", image_size=128))
+    assert (taken.backbone, taken.image_size) == ("embedded", 128)
+
+
+def test_the_function_names_them_and_tells_of_others(tmp_path) -> None:
+    """Before it looks at the images: there are none here."""
+    said = " ".join((discover.__doc__ or "").split())
+    assert f"by the same names: {', '.join(DEFAULTS)}." in said
+    with pytest.raises(InputError, match="does not take the setting 'stepps'; did you mean steps"):
+        discover(tmp_path / "nowhere", stepps=3)
+    with pytest.raises(InputError, match="does not take the setting 'quux'; there are k, method, backbone"):
+        discover(tmp_path / "nowhere", quux=3)

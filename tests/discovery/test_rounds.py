@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 from tools.torture.inputs import flipped
 
@@ -17,13 +18,25 @@ from holotype.data.table import Table
 from holotype.discovery import rounds
 from holotype.discovery.collection import Collection, ImageEntry
 from holotype.discovery.constraints import Constraints
-from holotype.discovery.plan import Round, RoundPlan
+from holotype.discovery.plan import (
+    Round,
+    RoundConfig,
+    RoundPlan,
+    pending_edits,
+    read_round_config,
+    stated_groups,
+)
 from holotype.discovery.rounds import (
+    CHANGES_FILE,
+    MAX_CHANGE_LINES,
     REFUSED_FILE,
     SHARED_FILES,
+    CategoryChange,
     EditHistory,
     StepTimer,
     apply_log,
+    category_changes,
+    changes_text,
     check_complete,
     count_edits,
     finished_rounds,
@@ -31,20 +44,18 @@ from holotype.discovery.rounds import (
     last_round,
     link_round,
     next_constraints,
-    pending_edits,
     read_edits_of,
     read_refused,
     replay_edits,
     round_folder,
-    round_inputs,
     started_rounds,
     store_refused,
     unreported,
+    write_changes,
 )
-from holotype.discovery.training_plan import RoundConfig, read_round_config
 from holotype.errors import InputError, Interrupted, Stopped
 from holotype.results.discovery import FEATURES, Discovery, write_features
-from holotype.results.edits import Edit, append_edits, edits_csv
+from holotype.results.edits import Edit, append_edits, apply_edits, edits_csv
 from holotype.runs.record import RunFolder
 from tests.discovery.made_round import made_discovery, with_edits
 
@@ -60,10 +71,8 @@ TABLE = Table(path=np.array([], dtype=object), label=np.array([], dtype=object),
 
 def images(**labels: str) -> Collection:
     """Of the twelve; labels: by key."""
-    entries = {
-        name: ImageEntry("1-1", key, labels.get(key, "")) for name, key in zip(NAMES, KEYS, strict=True)
-    }
-    return Collection("/photos", entries)
+    pairs = zip(NAMES, KEYS, strict=True)
+    return Collection("/photos", {name: ImageEntry("1-1", key, labels.get(key, "")) for name, key in pairs})
 
 
 def a_round(run: str = "r-1", known: tuple[str, ...] = ("a",), **facts: object) -> Discovery:
@@ -72,15 +81,9 @@ def a_round(run: str = "r-1", known: tuple[str, ...] = ("a",), **facts: object) 
     return replace(found, facts=replace(found.facts, root="/photos", **facts))
 
 
-def start(
-    folder: Path,
-    labels: dict[str, str] | None = None,
-    rejected: tuple[str, ...] = (),
-    seen: Collection = ONE_IMAGE,
-    **changes: object,
-) -> int:
+def start(folder: Path, seen: Collection = ONE_IMAGE, **changes: object) -> int:
     """Begin a round or resume it; its number."""
-    inputs = replace(INPUTS, labels=labels or {}, rejected=list(rejected), **changes)
+    inputs = replace(INPUTS, **changes)
     return RoundPlan(folder, DiscoverConfig(), TABLE, seen, inputs).start()
 
 
@@ -88,7 +91,7 @@ def end_round(
     folder: Path, found: Discovery, seen: Collection | None = None, labels: dict[str, str] | None = None
 ) -> int:
     """A round that has come to its end."""
-    number = start(folder, labels, seen=seen or images())
+    number = start(folder, seen or images(), labels=labels or {})
     found.save(round_folder(folder, number))
     (round_folder(folder, number) / "scores.json").write_text("{}")
     found.save(folder)
@@ -111,16 +114,12 @@ def test_rounds_are_numbered_and_know_what_they_were_given(tmp_path: Path) -> No
     assert end_round(tmp_path, a_round()) == 1
     assert end_round(tmp_path, a_round(), labels={"d4": "=Käfer"}) == 2
     assert (finished_rounds(tmp_path), last_round(tmp_path)) == ([1, 2], 2)
-    assert round_inputs(tmp_path, 2).labels == {"d4": "=Käfer"}
-    assert round_inputs(tmp_path, 3) == Constraints()
+    assert read_round_config(round_folder(tmp_path, 2)).given.labels == {"d4": "=Käfer"}
+    assert read_round_config(round_folder(tmp_path, 3)) is None
     file = round_folder(tmp_path, 2) / "round.json"
     assert json.loads(file.read_text(encoding="utf-8"))["settings"] == SETTINGS
-    for content in (
-        "{",
-        "[]",
-        '{"format": 2}',
-        file.read_text().replace('"rejected": []', '"rejected": [1]'),
-    ):
+    wrong = file.read_text().replace('"rejected": []', '"rejected": [1]')
+    for content in ("{", "[]", '{"format": 2}', wrong):
         file.write_text(content)
         with pytest.raises(InputError, match=r"round\.json"):
             read_round_config(round_folder(tmp_path, 2))
@@ -128,41 +127,77 @@ def test_rounds_are_numbered_and_know_what_they_were_given(tmp_path: Path) -> No
 
 def test_a_stopped_round_goes_on_and_one_of_other_inputs_is_left_alone(tmp_path: Path) -> None:
     """Nothing that was trained is ever taken for something else, and nothing is deleted."""
-    boots = {"1": "boots"}
-    other = Collection("photos", {"a.png": ImageEntry("3-1", "2")})
+    boots, other = {"labels": {"1": "boots"}}, Collection("photos", {"a.png": ImageEntry("3-1", "2")})
+    more = boots | {"rejected": ["2"]}
     assert start(tmp_path) == 1
     (round_folder(tmp_path, 1) / "state.json").write_text("{}")
     assert start(tmp_path) == 1
-    assert start(tmp_path, boots) == 2
-    assert start(tmp_path, boots, seen=other) == 3
+    assert start(tmp_path, **boots) == 2
+    assert start(tmp_path, other, **boots) == 3
     (round_folder(tmp_path, 3) / "round.json").unlink()  # killed while it was begun
-    assert start(tmp_path, boots, seen=other) == 3  # nothing was trained: it is begun anew
+    assert start(tmp_path, other, **boots) == 3  # nothing was trained: it is begun anew
     (round_folder(tmp_path, 3) / "round.json").unlink()
     (round_folder(tmp_path, 3) / "identity.json").write_text("{}")  # was trained
-    assert start(tmp_path, boots, seen=other) == 4
+    assert start(tmp_path, other, **boots) == 4
     for _ in range(2):
-        assert start(tmp_path, boots, ("2",), other) == 5
-    for number, change in enumerate(
-        ({"taken": SETTINGS | {"k": 5}}, {"device": "cuda"}, {"title": "archive"}), start=6
-    ):
-        assert start(tmp_path, boots, ("2",), other, **change) == number
+        assert start(tmp_path, other, **more) == 5
+    changes = ({"taken": SETTINGS | {"k": 5}}, {"device": "cuda"}, {"title": "archive"})
+    for number, change in enumerate(changes, start=6):
+        assert start(tmp_path, other, **more, **change) == number
     renamed = Collection("photos", {"b.png": ImageEntry("3-1", "2")})
-    assert start(tmp_path, boots, ("2",), renamed) == 9
     touched = Collection("archive", {"b.png": ImageEntry("3-2", "2")})
-    assert start(tmp_path, boots, ("2",), touched) == 9
+    assert start(tmp_path, renamed, **more) == start(tmp_path, touched, **more) == 9
+    file = round_folder(tmp_path, 9) / "round.json"
+    whole = file.read_text()
+    file.write_text("{")  # nobody knows what it trains on
+    assert RoundPlan(tmp_path, DiscoverConfig(), TABLE, touched, INPUTS).next_number == 10
+    file.write_text(whole)
     assert started_rounds(tmp_path) == [*range(1, 10)]
     assert (round_folder(tmp_path, 1) / "state.json").is_file()
     (round_folder(tmp_path, 9) / "scores.json").write_text("{}")
     assert (finished_rounds(tmp_path), last_round(tmp_path)) == ([9], 9)
-    assert start(tmp_path, boots, ("2",), renamed) == 10  # a finished one is not gone on with
+    assert start(tmp_path, renamed, **more) == 10  # a finished one is not gone on with
+
+
+def configured(**settings) -> RoundConfig:
+    return RoundConfig.of(DiscoverConfig(device="cpu", **settings), "photos")
+
+
+def test_settings_that_differ_are_told_as_flags() -> None:
+    """The usual number of steps said aloud, and the usual number on another device, are no difference."""
+    before = configured(k=10)
+    assert configured(k=10).others(before) == []
+    assert configured(k=12, seed=1).others(before) == ["--k 12 (was 10)", "--seed 1 (was 0)"]
+    assert configured(long_tail=True).others(before) == ["--k auto (was 10)", "--long-tail yes (was auto)"]
+    other = before.others(configured(k=10, long_tail=True, steps=7))
+    assert other == ["--steps as usual (was 7)", "--long-tail auto (was yes)"]
+    assert configured(steps=1000).others(configured()) == []
+    elsewhere = replace(configured(), taken={**configured().taken, "steps": 6000}, device="cuda")
+    assert configured().others(elsewhere) == []
+
+
+def test_groups_are_known_by_the_content_of_their_images() -> None:
+    """Names of groups, of files and their order make no difference, nor does a group of one."""
+
+    def told(group: list[str] | None, content: str = "abcde") -> str:
+        paths, label = np.array(list("12345"), dtype=object), np.array([""] * 5, dtype=object)
+        table = Table(paths, label, (), group=None if group is None else np.array(group, dtype=object))
+        entries = {str(i): ImageEntry("", digest) for i, digest in enumerate(content)}
+        return stated_groups(table, Collection("", entries))
+
+    assert told(None) == told([""] * 5) == told([*"vwxyz"]) == ""
+    first = told(["x", "x", "y", "y", ""])
+    assert first == told(["n", "n", "m", "m", "o"]) == told(["", "y", "y", "x", "x"], "edcba") != ""
+    assert first != told(["x", "x", "y", "", "y"])
+    grouped = replace(configured(), groups=first)
+    assert grouped.others(configured()) == configured().others(grouped) == ["other groups"]
+    assert configured(bursts="no").others(grouped) == ["--bursts no (was auto)"]
 
 
 # -- which images edits speak of
 
 
-def test_an_edit_without_a_digest_speaks_of_the_images_of_its_round_then_of_those_of_today(
-    tmp_path: Path,
-) -> None:
+def test_an_edit_without_a_digest_speaks_of_the_images_of_its_round_then_of_todays(tmp_path: Path) -> None:
     """04.png was filed away since, 05.png came to its place, and the folder was moved."""
     end_round(tmp_path, a_round())
     second = a_round("r-2", round=2, earlier_runs=("r-1",))
@@ -182,15 +217,11 @@ def test_an_edit_without_a_digest_speaks_of_the_images_of_its_round_then_of_thos
     assert identify_images(tmp_path, same) == same
 
 
-def test_edits_need_a_discovery_of_theirs(tmp_path: Path) -> None:
-    file = tmp_path / "edits.csv"
-    file.write_text(edits_csv([edit("r-1", "rename", None, "new-01", "boots")]))
-    with pytest.raises(InputError, match="without --edits first"):
-        read_edits_of(tmp_path / "run", file, Collection())
-
-
-def test_a_file_of_edits_in_words(tmp_path: Path) -> None:
+def test_a_file_of_edits_in_words_and_it_needs_a_discovery(tmp_path: Path) -> None:
     edits = [edit("r-1", "reject", n) for n in range(3)]
+    (tmp_path / "new.csv").write_text(edits_csv(edits))
+    with pytest.raises(InputError, match="without --edits first"):
+        read_edits_of(tmp_path / "run", tmp_path / "new.csv", Collection())
     assert count_edits(tmp_path, edits) == "3 edits"
     append_edits(tmp_path, edits[:2])
     assert count_edits(tmp_path, edits) == "3 edits, 1 of them new and the others applied already"
@@ -242,10 +273,8 @@ def test_a_file_of_the_round_before_is_not_lost(tmp_path: Path) -> None:
     """Somebody corrected the first report, and hands the file in when the second round is done."""
     two_rounds(tmp_path)
     second = Discovery.load(round_folder(tmp_path, 2))
-    second.category("new-02").words, second.category("new-02").suggested = (
-        "closest to new-01 0.50 and a 0.40",
-        "near new-01, new 1",
-    )
+    category = second.category("new-02")
+    category.words, category.suggested = "closest to new-01 0.50 and a 0.40", "near new-01, new 1"
     second.save(round_folder(tmp_path, 2))
     late = [
         edit("r-1", "rename", None, "new-02", "hats"),
@@ -261,11 +290,8 @@ def test_a_file_of_the_round_before_is_not_lost(tmp_path: Path) -> None:
     for found in (history.discovery, apply_log(tmp_path).discovery):
         assert found is not None
         assert {c.id: c.name for c in found.categories} == {"a": "a", "new-01": "boots", "new-02": "hats"}
-        category = found.category("new-02")
-        assert (category.words, category.suggested) == (
-            "closest to boots 0.50 and a 0.40",
-            "near boots, new 1",
-        )
+        assert found.category("new-02").words == "closest to boots 0.50 and a 0.40"
+        assert found.category("new-02").suggested == "near boots, new 1"
 
 
 def test_what_a_late_file_takes_back_stays_taken_back(tmp_path: Path) -> None:
@@ -393,11 +419,10 @@ def test_what_is_estimated_from_labels_does_not_ask_those_of_edits(round: Round)
 
 @pytest.mark.parametrize("links", [True, False])
 def test_the_run_folder_shares_what_its_last_round_has(tmp_path: Path, monkeypatch, links) -> None:
+    def refuse(*_: object) -> None:
+        raise OSError("no hard links here")
+
     if not links:
-
-        def refuse(*_: object) -> None:
-            raise OSError("no hard links here")
-
         monkeypatch.setattr(rounds.os, "link", refuse)
     for number in (1, 2):
         round_folder(tmp_path, number).mkdir(parents=True)
@@ -450,10 +475,87 @@ def test_steps_are_added_up_and_a_stop_names_its_step():
         with clock.step("counting"):
             pass
     assert clock.seconds == {"counting": 0.0}
-    with pytest.raises(Stopped, match="counting"), clock.step("counting"):
-        raise KeyboardInterrupt
     with pytest.raises(Stopped, match="counting") as stopped, clock.step("counting"):
         raise Interrupted(15)
     assert stopped.value.number == 15
     with pytest.raises(ValueError, match="other"), clock.step("counting"):
         raise ValueError("other")
+
+
+# -- what became of each category
+
+NUMBERS = [f"{i:02d}" for i in range(32)]
+BEFORE = {"a": [*range(4)]} | {f"new-0{n}": [*range(4 * n, 4 * n + 4)] for n in range(1, 8)}
+AFTER = {
+    "a": [0, 1, 2, 3, 4, 5],
+    "new-01": [6, 7],  # has lost half to a
+    "new-08": [8, 9, 16],  # new-02 fell apart
+    "new-09": [10, 11, 17],
+    "new-03": [12, 13, 14, 15, 18],
+    "new-10": [19, 20, 21, 22, 23],  # has all of new-05
+    "new-06": [24, 25, 26, 27, 28, 29, 30, 31],  # took new-07 in, by hand
+}
+MERGE = Edit("r-1", "t", "merge", "", "new-07", "new-06")
+RENAME = Edit("r-1", "t", "rename", "", "new-02", "=hats")
+
+
+def rows(changes: list[CategoryChange], *ids: str) -> list[tuple[str, str, str, str, int]]:
+    every = [(c.category_id, c.became, c.by, c.now_id, c.shared) for c in changes]
+    return [row for row in every if not ids or row[0] in ids]
+
+
+def compared(after: dict[str, list[int]], *edits: Edit, gone: tuple[str, ...] = ()) -> list[CategoryChange]:
+    found = made_discovery("r-1", BEFORE, paths=NUMBERS)
+    now = made_discovery("r-2", after, ("a", "new-06"), NUMBERS)
+    now.images = now.images[~now.images.path.isin(gone)]
+    return category_changes(found, apply_edits(found, edits).discovery, now)
+
+
+def test_every_category_of_before_and_every_new_one_is_told(tmp_path: Path) -> None:
+    changes = compared(AFTER, MERGE, RENAME)
+    assert rows(changes) == [
+        ("a", "kept", "training", "a", 4),
+        ("new-01", "split", "training", "new-01", 2),
+        ("new-01", "split", "training", "a", 2),
+        ("new-02", "split", "training", "new-08", 2),
+        ("new-02", "split", "training", "new-09", 2),
+        ("new-03", "kept", "training", "new-03", 4),
+        ("new-04", "gone", "training", "", 0),
+        ("new-05", "merged", "training", "new-10", 4),
+        ("new-06", "kept", "training", "new-06", 8),
+        ("new-07", "merged", "edits", "new-06", 0),
+        *(("", "new", "training", id, 0) for id in ("new-08", "new-09", "new-10")),
+    ]
+    lines = changes_text(changes, 1, tmp_path / CHANGES_FILE)
+    assert lines[0] == "Kept from round 1: 3 categories (a, new-03, new-06)."
+    assert lines[2] == "=hats was split into new-08 (2 images) and new-09 (2 images)."
+    assert lines[-1] == "New: new-08 (3 images), new-09 (3 images), new-10 (5 images)."
+    many = [CategoryChange(f"new-{i}", f"new-{i}", 1, "gone", "training") for i in range(30)]
+    lines = changes_text(many, 1, tmp_path / CHANGES_FILE)
+    assert len(lines) == MAX_CHANGE_LINES + 1
+    assert lines[-1].startswith("19 more lines are in ")
+
+
+def test_few_images_do_not_speak_for_a_category_and_edits_end_some() -> None:
+    """Most files of new-01 and new-02 were taken away, and what is left lies elsewhere."""
+    left = {"a": [*range(9)], "new-03": [*range(9, 32)]}
+    changes = compared(left, gone=(*NUMBERS[5:8], *NUMBERS[10:12]))
+    assert [row[1] for row in rows(changes, "new-01", "new-02")] == ["gone", "gone"]
+    edits = [Edit("r-1", "t", "reject", "", "new-01")]
+    edits += [Edit("r-1", "t", "move", NUMBERS[i], "new-02", "a") for i in BEFORE["new-02"]]
+    changes = compared({"a": [*range(32)]}, *edits)
+    ended = [row[1:3] for row in rows(changes, "new-01", "new-02")]
+    assert ended == [("rejected", "edits"), ("gone", "edits")]
+
+
+def test_the_table_of_changes_is_written_once_and_safe_for_spreadsheets(tmp_path: Path) -> None:
+    for number, groups in enumerate((BEFORE, AFTER), start=1):
+        made_discovery(f"r-{number}", groups, paths=NUMBERS).save(round_folder(tmp_path, number))
+        (round_folder(tmp_path, number) / "scores.json").write_text("{}")
+    append_edits(tmp_path, [RENAME])
+    assert write_changes(tmp_path, 1, Collection()) == []
+    assert write_changes(tmp_path, 2, Collection())[0].startswith("Kept from round 1")
+    assert write_changes(tmp_path, 2, Collection()) == []
+    frame = pd.read_csv(round_folder(tmp_path, 2) / CHANGES_FILE, keep_default_na=False)
+    assert set(frame.category_id) == {*BEFORE, ""}
+    assert "'=hats" in set(frame.category)

@@ -10,22 +10,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
+import pandas as pd
 import pytest
 
 from holotype.data.load import load_table
 from holotype.discovery.pipeline import discover_table
+from holotype.discovery.rounds import replay_edits
 from holotype.results.discovery import Discovery
 from tests.conftest import write_csv
-from tests.discovery.made_year import (
-    KINDS,
-    REJECTED,
-    Held,
-    Pictures,
-    Row,
-    accuracy,
-    edits_of,
-    homes,
-)
+from tests.discovery.made_year import KINDS, REJECTED, Held, Pictures, Row, accuracy, edits_of, homes
 
 SEEDS = 2
 
@@ -85,11 +78,19 @@ def test_a_year(small, tmp_path, monkeypatch, caplog) -> None:
     assert len(set(year.home.values())) == len(KINDS) - 1  # each kind has a category of its own,
     assert year.home["pink"] == year.home["purple"]  # but for one
     spring(year)
+    year.held.check_everywhere(year.run, year.pictures)
     summer(year)
     assert "Since round 5: 10 images renamed, 6 labels new." in caplog.text
     autumn(year)
     assert "2 edits of 2 images now gone" in caplog.text
     found = winter(year)
+    year.held.check_everywhere(year.run, year.pictures)
+    assert caplog.text.count("'new-77' is not in this run") == 1  # told once, and counted from then on
+    assert "1 edit is still not applied" in caplog.text
+    assert "Kept from round 1" in caplog.text
+    before = replay_edits(year.run, until=12).discovery
+    frame = pd.read_csv(year.run / "rounds" / "13" / "changes.csv", keep_default_na=False)
+    assert set(frame.category_id) >= {category.id for category in before.categories}
     assert len(year.pictures.place) == 257
     assert year.command().run_id == found.run_id  # nothing has changed since
     as_good_as_fresh(year, found, tmp_path)
@@ -101,8 +102,9 @@ def spring(year: Year) -> None:
     held.place |= {
         f"{kind}-{i:03d}": home[kind] for kind in ("blue", "yellow", "teal") for i in range(20, 24)
     }
-    held.names |= {home["blue"]: "sky", home["yellow"]: "yellow"}
+    held.names |= {home["blue"]: "=sky <b>", home["yellow"]: "yellow"}
     names: list[Row] = [("rename", "", id, name) for id, name in held.names.items()]
+    names.append(("rename", "", "new-77", "Boots"))  # it is told that there is no such category
     year.month(*names, *(("confirm", name, "", id) for name, id in held.place.items()))
     # 2: arrivals, and one that cannot be read
     pictures.arrive(4)
@@ -172,8 +174,10 @@ def winter(year: Year) -> Discovery:
     held.place |= {"yellow-000": "green"}
     year.month()
     # 11: second thoughts
-    held.place |= {"purple-000": purple, "teal-003": REJECTED}
-    year.month(("confirm", "purple-000", "", purple), ("reject", "teal-003", "", ""))
+    held.place |= {"purple-000": purple, "teal-003": REJECTED, "pink-000": "else"}
+    second: list[Row] = [("confirm", "purple-000", "", purple), ("move", "pink-000", "pinks", "else")]
+    year.settings |= {"k": len(KINDS) + 1}
+    year.month(*second, ("reject", "teal-003", "", ""), apart=True)
     # 12: a last arrival
     pictures.arrive(1)
     return year.month(kill="holotype.discovery.pipeline.write_changes")

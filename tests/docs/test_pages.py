@@ -14,18 +14,18 @@ import pytest
 from PIL import Image
 
 from holotype.data.load import load_table
-from holotype.discovery import run_folder
+from holotype.discovery import pipeline
 from holotype.discovery.estimator import Discoverer
 from holotype.embeddings import store
 from holotype.export.assign import ASSIGN_COLUMNS
 from holotype.export.camtrap import DEPLOYMENTS, MEDIA, OBSERVATIONS
 from holotype.report import page_data
 from holotype.results import discovery, edits
-from holotype.results.centroids import FAR_QUANTILE
 from holotype.results.describe import UNSURE, UNSURE_SHARE
 from holotype.results.discovery import IMAGE_TABLE_COLUMNS, Discovery, EditState, RunFacts, write_features
 from holotype.results.edits import Edit, edits_csv, read_edits
-from holotype.results.purity import FAIRLY_PURE, UNIFORM_PRIOR, sample_size_hint
+from holotype.results.lda import FAR_QUANTILE
+from holotype.results.purity import FAIRLY_PURE, UNIFORM_PURITY, sample_size_hint
 from holotype.results.review_queue import QUEUE_COLUMNS
 from holotype.runs import identity, model_io, record
 from small_run import train_small
@@ -250,12 +250,12 @@ def test_confidence(small: Path, capsys) -> None:
     write_features(RUN, found.images[["x", "y"]].to_numpy())
     text = page("confidence")
     run_python(*blocks(text, "python"))
-    assert capsys.readouterr().out.splitlines()[-1] == "0.845"
+    assert capsys.readouterr().out.splitlines()[-1].count(".png") == 8  # all of them
     rows = re.findall(r"^\| (?:images in the category|look at) \| (.*) \|$", text, re.MULTILINE)
     cells = [row.replace("very many", "1000000").replace(",", "").split(" | ") for row in rows]
     assert [sample_size_hint(int(size)) for size in cells[0]] == [int(look) for look in cells[1]]
-    assert f"| uniform | at least {UNIFORM_PRIOR} |" in text
-    assert f"| fairly uniform | {FAIRLY_PURE} to {UNIFORM_PRIOR} |" in text
+    assert f"| uniform | at least {UNIFORM_PURITY} |" in text
+    assert f"| fairly uniform | {FAIRLY_PURE} to {UNIFORM_PURITY} |" in text
     assert f"below {UNSURE}; if that is more than {UNSURE_SHARE:.0%}".replace("%", " %") in text
     assert set(QUEUE_COLUMNS) <= set(re.findall(r"`(\w+)`", text))
 
@@ -269,7 +269,7 @@ def test_formats_versions_and_keys_are_told(tmp_path) -> None:
     rows = [line.split(" | ") for line in text.splitlines() if line.startswith("| `")]
     told = {name: row for row in rows for name in re.findall(r"`([^`]+)`", row[0])}
     versions = {
-        "discovery.json": discovery.DISCOVERY_FORMAT,
+        "discovery.json": discovery.DISCOVERY_SCHEMA.format,
         "model.json": model_io.MODEL_SCHEMA.format,
         "identity.json": identity.IDENTITY_SCHEMA.format,
         "scores.json": record.RECORD_FORMAT,
@@ -278,7 +278,7 @@ def test_formats_versions_and_keys_are_told(tmp_path) -> None:
         "report/": page_data.PAGE_FORMAT,
     }
     assert {name: told[name][1] for name in versions} == {name: str(n) for name, n in versions.items()}
-    assert f"as a whole: {run_folder.CLAIM_FORMAT}," in told["identity.json"][2]
+    assert f"as a whole: {pipeline.CLAIM_FORMAT}," in told["identity.json"][2]
     assert [one.name for of in (RunFacts, record.Record) for one in fields(of) if one.name not in told] == []
     kinds = {
         "scores": record.Scores,

@@ -6,9 +6,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from holotype.results.apply_edits import apply_edits
 from holotype.results.discovery import Discovery
-from holotype.results.edits import Edit
+from holotype.results.edits import Edit, apply_edits
 from report.made import make_discovery
 
 

@@ -28,7 +28,6 @@ from holotype.export.image_header import (
     CAMERA_CLOCK_NO_ZONE,
     FILE_CLOCK,
     ImageHeader,
-    read_header,
     read_headers,
 )
 from holotype.export.results_table import read_results_table
@@ -70,7 +69,7 @@ NOON = datetime(2020, 5, 30, 4, 57, 37)
 @pytest.mark.parametrize("kind", ["jpeg", "png", "tiff", "webp"])
 def test_time_size_and_kind_of_an_image_come_from_its_header(tmp_path, kind, exif, clock, time) -> None:
     """A turned image is measured upright."""
-    header = read_header(photo(tmp_path / f"a.{kind}", exif, orientation=6))
+    (header,) = read_headers([photo(tmp_path / f"a.{kind}", exif, orientation=6)])
     assert header == ImageHeader(30, 40, f"image/{kind}", time, clock)
     assert header.time.utcoffset() == time.utcoffset() or clock == FILE_CLOCK
 

@@ -16,9 +16,9 @@ from holotype.data.load import load_table
 from holotype.errors import InputError
 from holotype.export.coco import write_coco
 from holotype.export.results_table import label_rows, read_results_table, write_labels
-from holotype.results.apply_edits import FOLLOWS_NOTE
-from holotype.results.describe import LABELLED as OF_BURST
+from holotype.results.describe import LABELLED_BY_BURST
 from holotype.results.discovery import Discovery
+from holotype.results.edits import FOLLOWS_NOTE
 
 
 def by_path(run: Path, **how) -> dict[str, str]:
@@ -124,7 +124,7 @@ def test_labels_that_nobody_gave_are_no_labels_of_people(made) -> None:
     found.images.loc[mine[:4], "label"] = "new-01"
     found.images.loc[mine[:2], "note"] = [FOLLOWS_NOTE, f"{FOLLOWS_NOTE}; the model would say Bag"]
     found.images.loc[mine[1:3], "group"] = "a burst"
-    found.images.loc[mine[2], "note"] = OF_BURST
+    found.images.loc[mine[2], "note"] = LABELLED_BY_BURST
     found.save(made)
     results = read_results_table(made)
     assert [results.by_hand[row] for row in mine[:4]] == [False, False, False, True]

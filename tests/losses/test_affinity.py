@@ -28,7 +28,7 @@ FP64 = {"rtol": 1e-7, "atol": 1e-9}
 def case(golden):
     """case("semiag_overlap_k4_q05")("knn"): an array of the released code."""
     arrays = golden("promptcal")
-    return lambda name: lambda field: torch.as_tensor(arrays[f"{name}__{field}"])
+    return lambda name: lambda array: torch.as_tensor(arrays[f"{name}__{array}"])
 
 
 def everyone(n: int) -> Tensor:
@@ -52,15 +52,10 @@ def test_every_stage_of_the_graph_equals_the_released_code(case, name) -> None:
     q = diffuse(counts, valid, identity=True)
     torch.testing.assert_close(q[: len(rows)], get("diffused_rows_batch"), **FP32)
     torch.testing.assert_close(threshold(q, float(get("q"))), get("threshold"), **FP32)
-
-
-@pytest.mark.parametrize("name", GRAPHS)
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_the_affinities_equal_the_released_code(case, name, dtype) -> None:
-    get = case(f"semiag_{name}")
-    rows, memory = get("features").to(dtype), get("memory").to(dtype)
-    found = affinity_graph(rows, memory, everyone(len(memory)), int(get("k")), float(get("q")), identity=True)
-    assert torch.equal(found, get("affinity"))
+    rest = everyone(len(memory)), int(get("k")), float(get("q"))
+    for dtype in (torch.float32, torch.float64):
+        found = affinity_graph(rows.to(dtype), memory.to(dtype), *rest, identity=True)
+        assert torch.equal(found, get("affinity"))
 
 
 @pytest.mark.parametrize("name", ["arcs_q00", "arcs_q05", "arcs_q08"])
@@ -87,18 +82,7 @@ def test_consensus_by_hand(case) -> None:
         knn = get("knn")
         near = torch.zeros(len(knn), len(knn)).scatter_(1, knn, 1.0)
         assert torch.equal(consensus(near), get("consensus"))
-    torch.testing.assert_close(
-        diffuse(consensus(near), everyone(5), True), case("consensus_5nodes")("diffused")
-    )
-
-
-def test_the_identity_erases_the_pairs_of_clean_clusters_and_its_absence_does_not(case) -> None:
-    get = case("semiag_clean_clusters_k5_q08")
-    rows, memory = get("features"), get("memory")
-    assert not affinity_graph(rows, memory, everyone(64), 5, 0.8, identity=True).any()
-    found = affinity_graph(rows, memory, everyone(64), 5, 0.8)
-    assert found.any()
-    assert ((F.normalize(rows, dim=-1) @ F.normalize(memory, dim=-1).T)[found] > 0.9).all()
+    torch.testing.assert_close(diffuse(consensus(near), everyone(5), True), get("diffused"))
 
 
 @pytest.mark.parametrize("identity", [True, False])
@@ -141,28 +125,6 @@ def test_negatives_and_labels_equal_the_released_code(case, name) -> None:
     assert torch.equal(negative, get("neg_after"))
 
 
-def test_negatives_are_drawn_by_their_keys_up_to_the_cap() -> None:
-    positive = torch.tensor([[True, False, False, False, False], [True] * 4 + [False], [False] * 5])
-    valid = torch.tensor([True, True, True, True, False])
-    key = torch.tensor([0.0, 0.9, 0.1, 0.5, 0.2]).expand(3, -1)
-    drawn = draw_negatives(positive, valid, key, 3)
-    assert drawn.tolist() == [
-        [False, False, True, True, False],
-        [False] * 5,  # more positives than the cap
-        [True, False, True, True, False],
-    ]
-
-
-def test_labels_outweigh_the_graph() -> None:
-    positive = torch.tensor([[True, False, True, False, True, False]])
-    negative = torch.tensor([[False, True, False, False, False, True]])
-    memory_label = torch.tensor([2, 2, 1, 1, -1, -1])
-    after = drop_weak_edges(positive, negative, torch.tensor([2]), memory_label)
-    assert after[0].tolist() == [[True, True, False, False, True, False]]
-    assert after[1].tolist() == [[False, False, True, False, False, True]]
-    assert torch.equal(drop_weak_edges(positive, negative, torch.tensor([-1]), memory_label)[0], positive)
-
-
 # -- the contrast -------------------------------------------------------------------------------------
 
 
@@ -173,10 +135,8 @@ def test_the_contrast_and_its_gradient_equal_the_released_code(case, name) -> No
     rest = (get("memory"), get("pos_after"), get("neg_after"), float(get("tau")))
     loss = affinity_contrast(student, get("teacher"), *rest)
     torch.testing.assert_close(loss, get("loss_same_view_teacher"), **FP64)
-    swapped = get("teacher").roll(len(student) // 2, 0)
-    torch.testing.assert_close(
-        affinity_contrast(student, swapped, *rest).detach(), get("loss_swapped_view_teacher"), **FP64
-    )
+    swapped = affinity_contrast(student, get("teacher").roll(len(student) // 2, 0), *rest)
+    torch.testing.assert_close(swapped, get("loss_swapped_view_teacher"), **FP64)
     loss.backward()
     theirs = get("grad_student")  # of rows that are taken as unit vectors: ours cannot leave the sphere
     theirs = theirs - (theirs * student.detach()).sum(-1, keepdim=True) * student.detach()
@@ -194,11 +154,3 @@ def test_the_edges_of_the_contrast(case) -> None:
     logits = torch.cat([(student * teacher).sum(-1, keepdim=True), student @ memory.T], 1) / 0.07
     info_nce = F.cross_entropy(logits, torch.zeros(4, dtype=torch.long))
     torch.testing.assert_close(affinity_contrast(student, teacher, memory, nobody, ~nobody), info_nce, **FP64)
-
-
-def test_the_contrast_is_finite_in_half_precision(finite) -> None:
-    torch.manual_seed(0)
-    rows, own, memory = torch.randn(6, 8), torch.randn(6, 8), torch.randn(10, 8)
-    positive = torch.rand(6, 10) < 0.2
-    finite(lambda s: affinity_contrast(s, own, memory, positive, ~positive), rows)
-    finite(lambda s: affinity_contrast(s, own, torch.zeros(10, 8), positive & False, positive & False), rows)

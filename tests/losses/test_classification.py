@@ -16,8 +16,6 @@ from holotype.losses.classification import (
     tempered,
 )
 
-EPOCHS = [0, 15, 29, 30, 199]
-
 
 def two_views(x: np.ndarray) -> np.ndarray:
     return x.reshape(2, -1, x.shape[-1])
@@ -35,14 +33,11 @@ def softmax(q: Tensor, tau: float) -> list[float]:
     return [w / sum(weight) for w in weight]
 
 
-def test_cross_entropy_is_the_slow_loop(batch) -> None:
+def test_cross_entropy_and_distillation_are_the_slow_loops(batch) -> None:
     logits, label, labelled = batch
     terms = [-math.log(softmax(v[i], 0.1)[label[i]]) for v in logits for i in range(7) if labelled[i]]
     assert supervised_cross_entropy(*batch).item() == pytest.approx(sum(terms) / len(terms), abs=1e-12)
-
-
-def test_distillation_is_the_slow_loop(batch) -> None:
-    a, b = batch[0]
+    a, b = logits
     total = 0.0
     for i in range(7):
         for teacher, student in ((a[i], b[i]), (b[i], a[i])):
@@ -82,15 +77,10 @@ def test_tempering_lies_between_equal_parts_and_the_shares() -> None:
     empty = tempered(torch.tensor([1.0, 0.0, 0.0]), 0.5)
     assert 0 < empty[1] < 0.05
     assert empty.sum() == pytest.approx(1)
-    # a class that nobody predicts
-    logits = torch.tensor([1.0, -40.0, -40.0]).expand(2, 3, 3).clone().requires_grad_()
-    loss = prior_mismatch(logits, empty)
-    assert torch.isfinite(torch.autograd.grad(loss, logits)[0]).all()
-    assert torch.isfinite(loss)
 
 
 @pytest.mark.parametrize("case", ["b16_k20", "b1_k20", "confident_b8_k20", "dup_images_b4"])
-@pytest.mark.parametrize("epoch", EPOCHS)
+@pytest.mark.parametrize("epoch", [0, 15, 29, 30, 199])
 def test_distillation_golden(case, epoch, golden, agrees) -> None:
     g, key = golden("distill"), f"{case}.epoch{epoch}"
     temp, x = float(g[f"{key}.teacher_temp"]), two_views(g[f"{case}.student_out"])
@@ -106,24 +96,6 @@ def test_entropy_deficit_golden(case, golden, agrees) -> None:
     # The reference's own float32 gradient of the collapsed case is 1.05e-5 off its float64 one.
     tol = 1.1e-5 if case == "one_class_k20" else 1e-5
     agrees(mean_entropy_deficit, [x], g[f"{case}.loss_f64"], [grad], grad_tol32=tol)
-
-
-def test_entropy_deficit_lies_between_balance_and_collapse() -> None:
-    balanced = torch.eye(5).repeat(2, 1, 1) * 100
-    collapsed = torch.eye(5)[:1].expand(2, 5, 5) * 100
-    assert mean_entropy_deficit(balanced).item() == pytest.approx(0, abs=1e-6)
-    assert mean_entropy_deficit(collapsed).item() == pytest.approx(math.log(5), rel=1e-6)
-
-
-def test_the_teacher_gets_no_gradient() -> None:
-    logits = torch.randn(2, 3, 4, requires_grad=True)
-    teacher, student = (logits[0].detach() / 0.05).softmax(-1), (logits[1] / 0.1).log_softmax(-1)
-    (grad,) = torch.autograd.grad(self_distillation(logits, 0.05), logits)
-    (expected,) = torch.autograd.grad(-(teacher * student).sum(-1).mean() / 2, logits)
-    torch.testing.assert_close(grad[1], expected[1])
-
-
-DEBIAS_CASES = ["n16_c8", "n1_c8_one_row", "n12_c5_saturated", "n6_c1_single_class", "n10_c100"]
 
 
 @pytest.fixture
@@ -153,7 +125,9 @@ def test_it_is_the_slow_loop(debias_batch) -> None:
     assert debiased_loss(*debias_batch, 0.6, 0.3).item() == pytest.approx(expected, abs=1e-12)
 
 
-@pytest.mark.parametrize("case", DEBIAS_CASES)
+@pytest.mark.parametrize(
+    "case", ["n16_c8", "n1_c8_one_row", "n12_c5_saturated", "n6_c1_single_class", "n10_c100"]
+)
 def test_recomputed_numbers(case, golden) -> None:
     g = golden("ova")
 
@@ -173,14 +147,10 @@ def test_recomputed_numbers(case, golden) -> None:
 
 
 def test_only_the_debiased_classifier_learns(debias_batch) -> None:
+    """The threshold may be a 0-d tensor."""
     inputs = [x.clone().requires_grad_() for x in debias_batch[:3]]
-    grads = torch.autograd.grad(debiased_loss(*inputs, *debias_batch[3:], 0.5), inputs, allow_unused=True)
+    grads = torch.autograd.grad(
+        debiased_loss(*inputs, *debias_batch[3:], torch.tensor(0.5)), inputs, allow_unused=True
+    )
     assert grads[0].abs().sum() > 0
     assert grads[1:] == (None, None)
-
-
-def test_a_threshold_nobody_reaches_leaves_the_labels(debias_batch) -> None:
-    impossible = torch.tensor(1.1)  # a 0-d tensor is as good as a number
-    torch.testing.assert_close(
-        debiased_loss(*debias_batch, impossible), 0.5 * debiased_loss(*debias_batch, 0.0, 0.0)
-    )

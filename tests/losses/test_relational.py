@@ -6,7 +6,6 @@ import math
 import numpy as np
 import pytest
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
 from holotype.losses.relational import (
@@ -48,16 +47,11 @@ def slow(r: Tensor, f: Tensor, w_new: Tensor, image: Tensor, valid: Tensor) -> f
     return total
 
 
-def test_signature_is_the_cosine_to_each_prototype() -> None:
+def test_signatures_and_their_loss_are_the_slow_loops(rows) -> None:
     f, p = torch.randn(3, 5, dtype=torch.float64) * 9, torch.randn(2, 5, dtype=torch.float64)
     expected = torch.tensor([[cosine(x, y) for y in p] for x in f], dtype=torch.float64)
     torch.testing.assert_close(signature(f, p), expected)
-    torch.testing.assert_close(signature(f, p), F.cosine_similarity(f[:, None], p[None], dim=-1))
-
-
-def test_it_is_the_slow_loop(rows) -> None:
-    ours = relational_consistency(**rows)
-    assert ours.item() == pytest.approx(slow(**rows), rel=1e-10)
+    assert relational_consistency(**rows).item() == pytest.approx(slow(**rows), rel=1e-10)
 
 
 def test_gradient_is_that_of_the_distances_alone(rows) -> None:
@@ -74,16 +68,6 @@ def test_gradient_is_that_of_the_distances_alone(rows) -> None:
         assert grad_r[i, c].item() == pytest.approx((up - down) / (2 * step), rel=1e-5, abs=1e-6)
 
 
-def test_no_novelty_equal_signatures_and_pairs_of_one_image_cost_nothing(rows) -> None:
-    assert relational_consistency(**{**rows, "w_new": torch.zeros(12)}) == 0
-    equal = rows["r"][:1].expand(12, 4)
-    assert relational_consistency(**{**rows, "r": equal}).item() == pytest.approx(0, abs=1e-6)
-    rows["r"].requires_grad_()
-    value = relational_consistency(**{**rows, "image": torch.zeros(12, dtype=torch.long)})
-    assert value == 0
-    assert (torch.autograd.grad(value, rows["r"])[0] == 0).all()
-
-
 def test_order_does_not_matter_and_invalid_rows_do_not_enter(rows) -> None:
     value = relational_consistency(**rows)
     order = torch.randperm(12)
@@ -92,6 +76,9 @@ def test_order_does_not_matter_and_invalid_rows_do_not_enter(rows) -> None:
     for name in ("r", "f"):
         other[name] = torch.where(rows["valid"][:, None], rows[name], torch.randn_like(rows[name]))
     torch.testing.assert_close(relational_consistency(**other), value)
+    assert (
+        relational_consistency(**{**rows, "image": torch.zeros(12, dtype=torch.long)}) == 0
+    )  # no pair is left
 
 
 def test_the_printed_sum_runs_over_all_pairs(rows) -> None:
@@ -113,9 +100,6 @@ def test_finite_at_the_edges(rows, finite) -> None:
     finite(lambda x, prototypes: signature(x, prototypes).sum(), f, f[:3])
 
 
-FUSION = ["q10_c4_h3", "q6_c3_h2_alpha0.3", "q2", "q1"]
-
-
 @pytest.mark.parametrize("q", [1, 2, 7])
 def test_fusion_is_the_row_stochastic_matrix(q) -> None:
     torch.manual_seed(5)
@@ -128,14 +112,13 @@ def test_fusion_is_the_row_stochastic_matrix(q) -> None:
     torch.testing.assert_close(circular_fusion(z, weight), mixing @ z)
 
 
-def test_fusion_of_weight_zero_is_the_identity_and_the_source_row_learns_nothing() -> None:
+def test_the_source_row_of_a_fusion_learns_nothing() -> None:
     z = torch.randn(2, 3, requires_grad=True)
-    assert torch.equal(circular_fusion(z, torch.zeros(2)), z)
     (grad,) = torch.autograd.grad(circular_fusion(z, torch.tensor([0.0, 0.3]))[1].sum(), z)
     torch.testing.assert_close(grad, torch.tensor([[0.0], [0.7]]).expand(2, 3))
 
 
-@pytest.mark.parametrize("case", FUSION)
+@pytest.mark.parametrize("case", ["q10_c4_h3", "q6_c3_h2_alpha0.3", "q2", "q1"])
 def test_fusion_golden(case, golden) -> None:
     """InterLUDE goes the other way round."""
     g, key = golden("interlude"), f"fusion.{case}"
@@ -183,19 +166,6 @@ def test_no_gradient_reaches_the_anchor(groups) -> None:
     assert target is None
     assert (moved[[2, 3]] == 0).all()  # skipped and unlabelled anchors
     assert (moved[[0, 1, 4]] != 0).all()
-
-
-def test_fusing_one_partner_only_rescales_the_alignment() -> None:
-    """With one partner, fused in both views: (1 - alpha w)^2 ||Delta_l - Delta_u||^2."""
-    torch.manual_seed(7)
-    weak, strong = torch.randn(2, 2, 6, dtype=torch.float64)  # rows: the anchor, its partner
-    w = 0.8
-    fusion = torch.tensor([0.0, 0.3 * w], dtype=torch.float64)
-    fused = circular_fusion(weak, fusion) - circular_fusion(strong, fusion)
-    delta = weak - strong
-    value = behaviour_alignment(delta[:1], fused[1:][None], torch.full((1, 1), w), torch.ones(1).bool())
-    expected = (1 - 0.3 * w) ** 2 * (delta[0] - delta[1]).square().sum()
-    torch.testing.assert_close(value, expected, rtol=1e-5, atol=0)
 
 
 def test_alignment_is_finite_at_the_edges(groups, finite) -> None:

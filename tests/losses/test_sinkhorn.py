@@ -1,14 +1,12 @@
 """Sinkhorn and swapped prediction against UNO's golden numbers, loops and their own definitions."""
 
 import itertools
-import math
 
 import numpy as np
 import pytest
 import torch
 from torch import Tensor
 
-from holotype.losses.classification import supervised_cross_entropy
 from holotype.losses.sinkhorn import sinkhorn, swapped_prediction
 
 SINKHORN = ["random", "fewer_rows_than_classes", "clustered", "identical_rows", "balanced_separable_4x2"]
@@ -32,11 +30,11 @@ def logits() -> Tensor:
 
 
 @pytest.mark.parametrize("name", SINKHORN)
-def test_sinkhorn_golden(name, golden) -> None:
-    g = golden("uno")
-    x, eps = torch.from_numpy(g[f"sinkhorn_{name}__logits"]), float(g[f"sinkhorn_{name}__eps"])
-    for rounds in g[f"sinkhorn_{name}__iters"]:
-        theirs = g[f"sinkhorn_{name}__Q_it{rounds}_fp64"]
+def test_sinkhorn_golden(name, case) -> None:
+    g = case("uno", f"sinkhorn_{name}")
+    x, eps = torch.from_numpy(g["logits"]), float(g["eps"])
+    for rounds in g["iters"]:
+        theirs = g[f"Q_it{rounds}_fp64"]
         ours = sinkhorn(x, eps=eps, iterations=int(rounds))
         np.testing.assert_allclose(ours, theirs, rtol=1e-7, atol=1e-9)
         if rounds <= 50:
@@ -57,8 +55,6 @@ def test_masked_rows_have_no_part_in_it(logits) -> None:
     ours = sinkhorn(logits, valid, prior / prior.sum())
     alone = sinkhorn(logits[valid], prior=prior / prior.sum())
     torch.testing.assert_close(ours[valid], alone, atol=1e-12, rtol=0)
-    other = torch.where(valid[:, None], logits, 50 * torch.randn_like(logits))
-    torch.testing.assert_close(sinkhorn(other, valid, prior)[valid], ours[valid], atol=1e-12, rtol=0)
 
 
 def test_rows_sum_to_one_and_columns_come_to_their_prior(logits) -> None:
@@ -94,29 +90,14 @@ def slow_swapped(logits: Tensor, targets: Tensor, tau: float) -> list[float]:
 
 
 @pytest.mark.parametrize("name", ["two_views", "multicrop_2large_2small", "labelled_only"])
-def test_swapped_prediction_golden(name, golden, agrees) -> None:
-    g = {k.removeprefix(f"swapped_{name}__"): v for k, v in golden("uno").items()}
+def test_swapped_prediction_golden(name, case, agrees) -> None:
+    """Targets take no gradient."""
+    g = case("uno", f"swapped_{name}")
     tau, logits = float(g["tau"]), g["logits"]
     targets = torch.from_numpy(g["targets"])[: int(g["num_large"])]
-    ours = swapped_prediction(torch.from_numpy(logits), targets, tau)
+    ours = swapped_prediction(torch.from_numpy(logits), targets.clone().requires_grad_(), tau)
+    assert not ours.requires_grad
     np.testing.assert_allclose(ours, g["loss_per_head"], rtol=1e-7)
     np.testing.assert_allclose(ours, slow_swapped(torch.from_numpy(logits), targets, tau), rtol=1e-9)
     mean = lambda x: swapped_prediction(x, targets.to(x.dtype), tau).mean()  # noqa: E731
     agrees(mean, [logits], g["loss"], [g["grad_logits"]])
-
-
-def test_a_labelled_batch_costs_plain_cross_entropy() -> None:
-    torch.manual_seed(0)
-    logits, label = torch.randn(2, 3, 9, 5, dtype=torch.float64), torch.randint(0, 5, (9,))
-    targets = torch.eye(5, dtype=torch.float64)[label].expand(2, 3, 9, 5)
-    everyone = torch.ones(9, dtype=torch.bool)
-    for head, ours in enumerate(swapped_prediction(logits, targets)):
-        torch.testing.assert_close(ours, supervised_cross_entropy(logits[:, head], label, everyone, 0.1))
-
-
-def test_targets_take_no_gradient_and_nothing_known_costs_the_logarithm() -> None:
-    logits, targets = (torch.rand(2, 2, 4, 3, requires_grad=True) for _ in range(2))
-    swapped_prediction(logits, targets).sum().backward()
-    assert targets.grad is None
-    uniform = swapped_prediction(torch.zeros(2, 1, 4, 3), torch.eye(3)[[0] * 4].expand(2, 1, 4, 3))
-    assert uniform.item() == pytest.approx(math.log(3))

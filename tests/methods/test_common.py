@@ -1,9 +1,6 @@
 """Class means and their soft moving average, against loops over classes."""
 
-from __future__ import annotations
-
 import dataclasses
-from dataclasses import dataclass
 
 import pytest
 import torch
@@ -56,14 +53,9 @@ def test_soft_update_equals_the_loop_and_leaves_absent_classes_alone():
     torch.testing.assert_close(alone[:3], class_means(f, label, labelled, 4)[:3])
 
 
-@dataclass
-class Empty:
-    """No settings."""
-
-
 def test_probabilities_are_those_of_squared_distances():
     torch.manual_seed(0)
-    method = NearestCentreMethod(Empty(), Task(2, 4, 6, 20, 5))
+    method = NearestCentreMethod(None, Task(2, 4, 6, 20, 5))
     method.centres.copy_(torch.randn(4, 6))
     x = torch.randn(9, 6)
     placed = method.predict(x)
@@ -74,7 +66,6 @@ def test_probabilities_are_those_of_squared_distances():
         torch.testing.assert_close(placed.probability[row], p.max(), atol=1e-5, rtol=1e-4)
         torch.testing.assert_close(placed.known_score[row], p[:2].sum(), atol=1e-5, rtol=1e-4)
     assert not method.scores_early
-    assert "centres" in method.state_dict()
 
 
 TASK = Task(n_known=2, k=4, dim=16, n_images=30, n_labelled=10)
@@ -83,31 +74,18 @@ TASK = Task(n_known=2, k=4, dim=16, n_images=30, n_labelled=10)
 @pytest.mark.parametrize(
     ("name", "settings", "words"),
     [
-        (
-            "uno",
-            {"queue": 10, "heads": 2},
-            ["method.queue asks for 40 and there are only 20 unlabelled images"],
-        ),
+        ("uno", {"queue": 10, "heads": 2}, ["queue asks for 40 and there are only 20 unlabelled images"]),
         ("uno", {"queue": 5, "heads": 2}, []),
-        (
-            "dccl",
-            {"neighbours": 31, "proj_out": 0},
-            ["method.neighbours asks for 31 and there are only 30 images"],
-        ),
-        ("dccl", {"proj_out": 0}, []),
-        (
-            "promptcal",
-            {"memory": 31, "neighbours": 40, "proj_out": 0},
-            ["memory asks for 31", "neighbours asks for 40"],
-        ),
+        ("dccl", {"neighbours": 31, "proj_out": 0}, ["neighbours asks for 31"]),
+        ("promptcal", {"memory": 31, "neighbours": 40, "proj_out": 0}, ["memory asks for 31", "asks for 40"]),
         ("promptcal", {"memory": 30, "neighbours": 30, "proj_out": 0}, []),
+        ("simgcd", {}, []),
     ],
 )
 def test_memory_queue_and_neighbours(name, settings, words):
     method = METHODS[name](METHODS[name].Config(**settings), TASK)
     said = method.check()
-    assert len(said) == len(words)
-    assert all(one in line for one, line in zip(words, said, strict=True))
+    assert [one in line for one, line in zip(words, said, strict=True)] == [True] * len(words)
     if name == "uno":
         assert len(method.queue.rows) == 20
     if name == "promptcal":
@@ -123,13 +101,6 @@ def test_new_categories_that_nobody_could_be_in_are_refused_before_training(name
         METHODS[name](config, dataclasses.replace(TASK, k=23)).check()
 
 
-@pytest.mark.parametrize("name", METHODS)
-def test_most_have_nothing_to_say_of_enough_images(name):
-    task = Task(n_known=2, k=4, dim=16, n_images=5000, n_labelled=1000)
-    small = {"proj_out": 0} if hasattr(METHODS[name].Config(), "proj_out") else {}
-    assert METHODS[name](METHODS[name].Config(**small), task).check() == []
-
-
 def slow_pairs(key, w_old, candidate, mu, mu_id):
     groups = []
     for i in range(len(key)):
@@ -140,29 +111,19 @@ def slow_pairs(key, w_old, candidate, mu, mu_id):
     return groups
 
 
-def tally_example(n=24, seed=0):
-    g = torch.Generator().manual_seed(seed)
-    labelled = torch.rand(n, generator=g) < 0.5
-    candidate = (~labelled)[None, :].expand(n, -1) & (torch.rand(n, n, generator=g) < 0.6)
-    return torch.rand(n, n, generator=g), torch.rand(n, generator=g), candidate, labelled
-
-
 def test_pairs_equal_the_slow_loop():
     for seed in range(5):
-        key, w_old, candidate, _ = tally_example(seed=seed)
+        g = torch.Generator().manual_seed(seed)
+        key, w_old = torch.rand(24, 24, generator=g), torch.rand(24, generator=g)
+        candidate = torch.rand(24, 24, generator=g) < 0.3
+        candidate[0] = False  # keeps nobody
         for mu, mu_id in ((7, 2), (3, 3), (1, 1), (40, 5)):
             partner, weight = draw_pairs(key, w_old, candidate, mu, torch.tensor(float(mu_id)))
+            assert partner.shape == (24, min(mu, 24))
             for i, kept in enumerate(slow_pairs(key, w_old, candidate, mu, mu_id)):
                 assert partner[i, : len(kept)].tolist() == kept
                 assert torch.equal(weight[i, : len(kept)], w_old[kept])
                 assert weight[i, len(kept) :].eq(0).all()
-
-
-def test_an_anchor_without_candidates_keeps_nobody_and_shapes_stay():
-    key, w_old, candidate, _ = tally_example()
-    none, weight = draw_pairs(key, w_old, torch.zeros_like(candidate), 7, 2)
-    assert weight.eq(0).all()
-    assert none.shape == draw_pairs(key, w_old, candidate, 7, 2)[0].shape == (24, 7)
 
 
 def test_rows_gathered_by_a_product_are_those_of_an_index() -> None:

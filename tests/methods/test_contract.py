@@ -1,7 +1,5 @@
 """What every method in METHODS owes: finite loss, a gradient for all that learns, discovery, round trips."""
 
-from __future__ import annotations
-
 import dataclasses
 
 import pytest
@@ -150,12 +148,3 @@ def test_predictions_are_well_formed_deterministic_and_survive_a_round_trip(name
     known = placed.known_score
     assert known.isnan().all() or ((known >= 0) & (known <= 1 + 1e-6)).all()
     torch.testing.assert_close(vars(placed), vars(again), equal_nan=True)
-
-
-def test_a_card_tells_of_the_warm_up_that_no_publication_has() -> None:
-    """Of every method some stage of which learns at the loop's own pace, and of no other."""
-    for name in METHODS:
-        told = any("twentieth of the epochs" in point for point in METHODS[name].card.differs)
-        stages = build(name).stages()
-        own_pace = [all(rate.pace for rate in stage.rates) and bool(stage.rates) for stage in stages]
-        assert told == (not all(own_pace)), name

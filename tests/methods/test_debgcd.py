@@ -15,10 +15,8 @@ TASK = Task(n_known=5, k=9, dim=16, n_images=100, n_labelled=25)
 def example():
     torch.manual_seed(0)
     method = DebGCD(DebGCDConfig(threshold=0.2, adl=2.0, sdl=0.01), TASK).double()
-    features, labelled = (
-        torch.randn(2, 20, 16, dtype=torch.float64).requires_grad_(),
-        torch.arange(20) % 2 == 0,
-    )
+    features = torch.randn(2, 20, 16, dtype=torch.float64).requires_grad_()
+    labelled = torch.arange(20) % 2 == 0
     batch = Batch(features, torch.randint(0, 5, (20,)) * labelled, labelled, torch.arange(20))
     return method, batch, {"teacher_temp": torch.tensor(0.05, dtype=torch.float64)}
 
@@ -32,11 +30,8 @@ def test_the_total_is_simgcd_plus_the_two_weighted_parts():
     q, d = (head(batch.features) for head in (method.classifier, method.debiased))
     expected = debiased_loss(d, q, certainty(known_score(p_in)), *labels, 0.2)
     torch.testing.assert_close(terms["adl"], 2.0 * expected)
-
-
-def test_the_debiased_loss_teaches_neither_the_classifier_nor_the_detector():
-    method, batch, now = example()
-    method.loss(batch, now)["adl"].backward()
+    # it teaches neither the classifier nor the detector
+    terms["adl"].backward()
     assert method.classifier.v.grad is None
     assert all(parameter.grad is None for parameter in method.ova.parameters())
     assert method.debiased.v.grad.abs().sum() > 0

@@ -1,14 +1,9 @@
 """The k-means baseline: it clusters the unlabelled images alone, and labels only name what it found."""
 
-from __future__ import annotations
-
-import numpy as np
 import pytest
 import torch
 
-from holotype.clustering.metrics import score
 from holotype.data.samplers import keyed_generator
-from holotype.data.table import Table
 from holotype.methods import Images, Task
 from holotype.methods.kmeans import KMeans, KMeansConfig
 
@@ -26,13 +21,9 @@ class Blobs:
         self.label = torch.where(self.labelled, self.truth, -1)
 
 
-def images(x: torch.Tensor, label: torch.Tensor) -> Images:
-    return Images(torch.arange(len(x)), label, len(x), keyed_generator("test"), lambda: x)
-
-
 def cluster(x: torch.Tensor, label: torch.Tensor) -> tuple[KMeans, torch.Tensor]:
     method = KMeans(KMeansConfig(), Task(N_KNOWN, K, x.shape[1], len(x), int((label >= 0).sum())))
-    method.finish(images(x, label))
+    method.finish(Images(torch.arange(len(x)), label, len(x), keyed_generator("test"), lambda: x))
     return method, method.predict(x).category
 
 
@@ -41,7 +32,7 @@ def partition(category: torch.Tensor) -> set[frozenset[int]]:
     return {frozenset((category == c).nonzero().flatten().tolist()) for c in category.unique()}
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(2))
 def test_labels_never_move_a_cluster(seed):
     blobs = Blobs(noise=3.0)  # so near each other that a label would make a difference if it could
     method, category = cluster(blobs.x, blobs.label)
@@ -61,25 +52,3 @@ def test_the_first_categories_are_the_known_classes_by_name():
     _, category = cluster(blobs.x, blobs.label)
     assert torch.equal(category[blobs.truth < N_KNOWN], blobs.truth[blobs.truth < N_KNOWN])
     assert (category[blobs.truth >= N_KNOWN] >= N_KNOWN).all()
-    names = np.array([f"class {c}" for c in range(K)], dtype=object)
-    table = Table(
-        path=np.array([f"{i}.png" for i in range(len(blobs.x))], dtype=object),
-        label=np.where(blobs.labelled.numpy(), names[blobs.truth.numpy()], "").astype(object),
-        known=tuple(names[:N_KNOWN]),
-        truth=names[blobs.truth.numpy()],
-    )
-    scores = score(table, category.numpy())
-    assert (scores["known_accuracy"], scores["all"]) == (1.0, 1.0)
-
-
-def test_the_nearest_centre_is_the_category_and_the_surer_the_nearer():
-    """Whatever the scale of the features."""
-    blobs = Blobs(noise=1.0)
-    method, category = cluster(blobs.x, blobs.label)
-    scale = torch.rand(len(blobs.x), 1, generator=torch.Generator().manual_seed(1)) * 9 + 1
-    assert partition(cluster(blobs.x * scale, blobs.label)[1]) == partition(category)
-    unit = torch.nn.functional.normalize(blobs.x, dim=-1)
-    assert torch.equal(category, (unit[:, None] - method.centres).norm(dim=-1).argmin(-1))
-    probability = method.predict(blobs.x).probability
-    assert ((probability >= 1 / K) & (probability <= 1)).all()
-    assert method.predict(method.centres).probability.min() > probability.median()

@@ -1,7 +1,5 @@
 """Methods by name: the registry, one's own class, an entry point, and a sentence for everything else."""
 
-from __future__ import annotations
-
 from importlib.metadata import EntryPoint
 
 import pytest
@@ -9,14 +7,7 @@ import pytest
 from holotype.errors import InputError
 from holotype.methods import METHODS, Card, Method, find_method, plugin_names
 
-OWN = """
-from holotype.methods import Method
-
-class Mine(Method):
-    pass
-
-a_function = print
-"""
+OWN = "from holotype.methods import Method\nclass Mine(Method): pass\na_function = print\n"
 
 
 @pytest.fixture
@@ -24,15 +15,6 @@ def own_module(tmp_path, monkeypatch) -> str:
     (tmp_path / "module_of_ones_own.py").write_text(OWN)
     monkeypatch.syspath_prepend(str(tmp_path))
     return "module_of_ones_own"
-
-
-@pytest.mark.parametrize("name", METHODS)
-def test_every_method_has_a_card_of_its_own(name):
-    card = vars(METHODS[name])["card"]
-    assert 1950 < card.year < 2100
-    for words in (card.title, card.paper, card.line, *card.differs):
-        assert words.strip() == words != ""
-        assert "\n" not in words
 
 
 def test_a_card_is_read_from_the_docstring():
@@ -74,10 +56,7 @@ def test_a_class_of_ones_own_and_an_entry_point_of_another_package(own_module, m
     [
         ("rcp", " (did you mean rpc?)"),
         ("zzzzzz", ""),
-        (
-            "rpc@reading",
-            " (write rpc --preset reading)",
-        ),  # lists of methods take it there, and nothing else does
+        ("rpc@reading", " (write rpc --preset reading)"),
         ("simgdc@as_run", " (did you mean simgcd?)"),
     ],
 )
@@ -85,14 +64,12 @@ def test_a_wrong_name_is_answered_with_the_names_there_are(name, told):
     with pytest.raises(InputError) as refused:
         find_method(name)
     assert f"There is no method {name!r}{told}; choose one of {', '.join(METHODS)}" in str(refused.value)
-    assert "package.module:Class" in str(refused.value)
 
 
 @pytest.mark.parametrize(
     ("name", "said"),
     [
         ("no.such.module:Mine", "cannot be imported.*package"),
-        (":Mine", "cannot be imported"),
         (".mine:Mine", "cannot be imported"),
         ("module_of_ones_own:Mien", r"did you mean module_of_ones_own:Mine\?"),
         ("module_of_ones_own:a_function", "not a method"),

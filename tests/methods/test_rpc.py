@@ -1,7 +1,5 @@
 """RPC's presets, switches and the algebra of its terms."""
 
-import dataclasses
-
 import pytest
 import torch
 import torch.nn.functional as F
@@ -57,27 +55,15 @@ def begin(method, seed=3):
     return method
 
 
-def test_the_reading_preset_is_the_table_of_the_specification_key_for_key():
-    """And differs from the default in the three keys that the docstring names."""
-    experiment = default_experiment("rpc", "cub", "reading")
-    c = experiment.method
-    assert (c.lambda_1, c.lambda_2, c.alpha, c.prototype_momentum) == (0.5, 0.3, 0.3, 0.99)
-    assert (c.pairing.mu, c.pairing.filter, c.new.tau, c.new.sharpen) == (7, "none", 0.07, 1.0)
-    assert (c.ramp_epochs, c.base, c.ova.weight, experiment.backbone.train_blocks) == (30, "simgcd", 0.005, 1)
-    default, reading = (dataclasses.asdict(x) for x in (default_experiment("rpc", "cub").method, c))
-    assert {k for k in default if default[k] != reading[k]} == {"base", "pairing", "new"}
-    assert {k for k in default["pairing"] if default["pairing"][k] != reading["pairing"][k]} == {"filter"}
-    assert {k for k in default["new"] if default["new"][k] != reading["new"][k]} == {"sharpen"}
+def test_the_reading_preset_differs_in_the_three_keys_that_the_docstring_names():
+    default, reading = (default_experiment("rpc", "cub", preset).method for preset in ("default", "reading"))
+    assert (reading.base, reading.pairing.filter, reading.new.sharpen) == ("simgcd", "none", 1.0)
+    reading.base, reading.pairing.filter, reading.new.sharpen = "debgcd", "pseudo_match", default.new.sharpen
+    assert reading == default
 
 
-VARIANTS = (
-    "FeatureSpace",
-    "SampleAnchors",
-    "HardPrototypes",
-    "StrongLabelled",
-    "StrongUnlabelled",
-    "Coupled",
-)
+VARIANTS = ("FeatureSpace", "SampleAnchors", "HardPrototypes")
+VARIANTS += ("StrongLabelled", "StrongUnlabelled", "Coupled")
 SWITCHES = [
     {},
     {"base": "simgcd"},
@@ -123,17 +109,6 @@ def test_a_class_without_a_readable_image_stands_for_nobody_elses(kind):
     torch.testing.assert_close(method.prototypes[[0, 1, 3, 4]], F.normalize(features[1:5], dim=-1))
 
 
-def test_the_ramp_silences_the_terms_that_wait_for_it_at_the_start():
-    method = begin(make())
-    terms = method.loss(make_batch(method), clock(method, epoch=0))
-    assert terms["align"] == terms["new"] == terms["adl"] == 0
-    at_once = begin(make(debias__waits=False))
-    early = at_once.loss(make_batch(at_once), clock(at_once, epoch=0))
-    late = begin(make()).loss(make_batch(method), clock(method, epoch=40))
-    assert early["adl"] == late["adl"] > 0
-    assert early["align"] == 0
-
-
 @pytest.mark.parametrize(("k", "weight"), [(10, 0.2), (100, 2.0), (200, 4.0)])
 def test_threshold_and_weight_of_pseudo_labels_follow_from_the_number_of_categories(k, weight):
     found = debiasing(RPCConfig(), k)
@@ -165,16 +140,6 @@ def test_rho_starts_at_the_balanced_prior_is_held_and_then_follows_the_scores():
     p_in = method.ova(batch.features[:2]).sigmoid()
     mean = p_in.detach().amax(-1).mean(0)[~batch.labelled].mean()
     assert float(method.rho) == pytest.approx(0.99 * prior + 0.01 * float(mean))
-
-
-def test_the_decoupled_gradient_is_scaled_on_its_way_into_the_features_only():
-    grads = []
-    for method in (begin(make(Coupled)), begin(make())):
-        batch = make_batch(method)
-        method.loss(batch, clock(method))["sdl"].backward()
-        grads.append((batch.features.grad, next(method.ova.parameters()).grad))
-    torch.testing.assert_close(grads[0][0], grads[1][0])
-    torch.testing.assert_close(grads[0][1], 0.005 * grads[1][1])
 
 
 def test_without_its_own_terms_rpc_is_debgcd_weight_for_weight():

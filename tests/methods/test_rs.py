@@ -20,12 +20,12 @@ def build(preset: str = "default", **settings) -> RS:
 
 
 def golden_batch(labelled: float = 0.5) -> tuple[torch.Tensor, torch.Tensor, Batch]:
-    h, first, second = (
+    h, *logits = (
         torch.from_numpy(GOLDEN[f"gcd_a__{name}"]) for name in ("feat", "logits_view1", "logits_view2")
     )
     mask = torch.arange(10) < 10 * labelled
     batch = Batch(torch.stack([h, h.flip(0)]), torch.arange(10) % 3 * mask, mask, torch.arange(10))
-    return h, torch.stack([first, second]), batch
+    return h, torch.stack(logits), batch
 
 
 def now(ramp: float = 1.0) -> dict[str, torch.Tensor]:
@@ -54,40 +54,22 @@ def test_the_default_puts_labels_in_where_both_are_labelled_and_counts_once():
     assert default["ce"] == 0
 
 
-def test_gradients_reach_both_views_and_ranks_come_from_the_first():
+def test_gradients_reach_both_views():
     method, (_, _, batch) = build(), golden_batch()
     batch.features.requires_grad_()
     terms = method.loss(batch, now())
     for name, views in (("ce", [True, False]), ("bce", [True, True]), ("mse", [True, True])):
         (grad,) = torch.autograd.grad(terms[name], batch.features, retain_graph=True)
         assert [bool((view != 0).any()) for view in grad] == views, name
-    changed = batch.features.detach().clone()
-    changed[1] = changed[1].flip(-1)  # other ranks in the second view
-    one, two = build("as_run"), build("as_run")
-    one.loss(batch, now())
-    two.loss(Batch(changed, batch.label, batch.labelled, batch.image), now())
-    before, after = one.diagnostics(), two.diagnostics()
-    assert all(before[name] == after[name] for name in before)
 
 
 def test_the_ramp_is_the_published_one():
     method = build()
     weight = [50 * method.schedule(None, Progress(e, 200))["ramp"] for e in GOLDEN["ncd_a__epochs"]]
     np.testing.assert_allclose(weight, GOLDEN["ncd_a__weight_at_epochs"], rtol=1e-9)
-    short = [method.schedule(None, Progress(e, 20))["ramp"] for e in range(20)]
-    assert short[15:] == [1.0] * 5
-    assert short[0] == pytest.approx(np.exp(-5))
-
-
-def test_the_rate_drops_once_or_twice():
-    def rates(preset: str, epochs: int) -> list[float]:
-        (rate,) = build(preset).stages()[0].rates
-        return [rate.pace(Progress(e, epochs)) for e in range(epochs)]
-
-    default, as_run = rates("default", 200), rates("as_run", 200)
-    assert [default.index(pytest.approx(r)) for r in (1, 0.1)] == [0, 170]
-    assert [as_run.index(pytest.approx(r)) for r in (1, 0.1, 0.01)] == [0, 85, 170]
-    assert rates("default", 20)[16:18] == pytest.approx([1, 0.1])
+    assert [method.schedule(None, Progress(e, 20))["ramp"] for e in (0, 15)] == pytest.approx(
+        [np.exp(-5), 1.0]
+    )
 
 
 def test_the_log_says_how_many_pairs_there_are_and_how_right_they_are():

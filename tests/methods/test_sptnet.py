@@ -1,7 +1,5 @@
 """SPTNet: schedules, turns and loss against the released code; who learns in which turn."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np
@@ -34,9 +32,6 @@ def built(task: Task = TASK, **settings) -> tuple[SPTNet, torch.nn.Module]:
     return method, trunk
 
 
-# -- schedules ----------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(("n", "turn"), [(46, 20), (19, 20), (20, 20), (100, 20), (391, 20), (10, 3)])
 def test_turns_of_an_epoch_equal_the_released_code(n, turn):
     """Counted anew in each epoch, as released; the default agrees in the first epoch and goes on counting."""
@@ -54,22 +49,10 @@ def test_turns_of_an_epoch_equal_the_released_code(n, turn):
     assert over_the_stage == [(i + 1) // turn % 2 == 1 for i in range(6 * n)]
 
 
-def test_turns_by_hand():
-    """Below 20 steps an epoch only counting over the stage trains the network."""
-    method = SPTNet(SPTNetConfig(), TASK)
-    turns = "".join("M" if method.is_model_turn(Progress(0, 9, step, 46)) else "P" for step in range(46))
-    assert turns == "P" * 19 + "M" * 20 + "P" * 7
-    moments = [Progress(epoch, 50, step, 19) for epoch in range(50) for step in range(19)]
-    assert sum(map(method.is_model_turn, moments)) == pytest.approx(19 * 50 / 2, abs=20)
-    assert not any(map(SPTNet(SPTNetConfig(count="epoch"), TASK).is_model_turn, moments))
-
-
 def test_the_rates_equal_the_released_code():
     base, total = float(golden("prompter_lr__base_lr")), int(golden("prompter_lr__total_steps"))
-    assert total == 46_000
-    moments = [
-        Progress(step // 46, total // 46, step % 46, 46) for step in golden("prompter_lr__step").tolist()
-    ]
+    steps = golden("prompter_lr__step").tolist()
+    moments = [Progress(step // 46, total // 46, step % 46, 46) for step in steps]
     found = [base * prompt_schedule(at) for at in moments]
     np.testing.assert_allclose(found, GOLDEN["prompter_lr__lr"], rtol=1e-7, atol=1e-9)
     epochs = int(golden("model_lr__epochs"))
@@ -87,22 +70,6 @@ def test_the_teacher_warms_up_again_in_the_second_stage():
     np.testing.assert_allclose(found, GOLDEN["teacher_temp__tau"], rtol=1e-7)
     assert (temperature(1, 0, 200), temperature(1, 2, 200)) == (0.07, 0.04)
     assert temperature(0, 29, 200) == pytest.approx(0.04)
-
-
-def test_the_stages_as_published():
-    first, second = SPTNet(SPTNetConfig(prompt_lr=25.0), TASK).stages()
-    assert (first.length(200), second.length(200)) == (200, 1000)
-    assert (first.needs, second.needs, second.lr) == ("tokens", "images", 0.05)
-    prompt, *network = second.rates
-    assert (prompt.prefix, prompt.lr, prompt.weight_decay) == ("tail.prompt", 25.0, 0.0)
-    assert {(r.lr, r.weight_decay) for r in network} == {(None, 5e-4)}
-    assert SPTNet.recipes["cifar100"]["method.prompt"] == "patch"
-    method, _ = built(prompt="patch")
-    assert [name for name, _ in method.encoder.prompt.named_parameters()] == ["patches"]
-    assert float(method.encoder.prompt.size()) == pytest.approx(1, abs=0.1)
-
-
-# -- the loss -----------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("case", ["loss_a", "loss_b"])

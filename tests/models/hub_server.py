@@ -1,7 +1,5 @@
 """A server in the place of the Hugging Face hub, on this machine."""
 
-from __future__ import annotations
-
 import hashlib
 import socket
 import threading

@@ -1,7 +1,5 @@
 """Weights of timm's networks under the names that they have in transformers, written from its modelling files."""
 
-from __future__ import annotations
-
 import re
 
 import torch
@@ -25,9 +23,7 @@ DINOV3 = [
     (r"^reg_token$", "embeddings.register_tokens"),
     (r"^patch_embed\.proj\.", "embeddings.patch_embeddings."),
     (r"^blocks\.(\d+)\.", r"layer.\1."),
-    (r"\.attn\.(q)uery\.", r".attention.\1_proj."),
-    (r"\.attn\.(k)ey\.", r".attention.\1_proj."),
-    (r"\.attn\.(v)alue\.", r".attention.\1_proj."),
+    (r"\.attn\.(q|k|v)(uery|ey|alue)\.", r".attention.\1_proj."),
     (r"\.attn\.proj\.", ".attention.o_proj."),
     (r"\.gamma_([12])$", r".layer_scale\1.lambda1"),
     (r"\.mlp\.fc1_g\.", ".mlp.gate_proj."),
@@ -41,9 +37,7 @@ CLIP = [
     (r"^norm_pre\.", "pre_layrnorm."),
     (r"^norm\.", "post_layernorm."),
     (r"^blocks\.(\d+)\.", r"encoder.layers.\1."),
-    (r"\.attn\.(q)uery\.", r".self_attn.\1_proj."),
-    (r"\.attn\.(k)ey\.", r".self_attn.\1_proj."),
-    (r"\.attn\.(v)alue\.", r".self_attn.\1_proj."),
+    (r"\.attn\.(q|k|v)(uery|ey|alue)\.", r".self_attn.\1_proj."),
     (r"\.attn\.proj\.", ".self_attn.out_proj."),
     (r"(encoder.*)\.norm([12])\.", r"\1.layer_norm\2."),
     (r"^attn_pool\.latent$", "head.probe"),

@@ -1,7 +1,5 @@
 """Loading backbones: embedded, local file, hub; pool and normalisation; bad input."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -10,7 +8,7 @@ import numpy as np
 import pytest
 import timm
 import torch
-from safetensors.torch import load_file, save_file
+from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from holotype.config.schema import (
@@ -40,18 +38,10 @@ def test_embedded() -> None:
     assert found.digest == "3b54bfcb1e28e11cf68e86ad7f7ac5b75676237282d9eac2be8713e9201a683d"
     assert type(found.tail) is AbsorbedTail
     assert {p.dtype for m in (found.trunk, found.tail) for p in m.parameters()} == {torch.float32}
+    small = load_backbone(BackboneConfig(image_size=96))  # positions are resampled
+    assert small.trunk(torch.randn(2, 3, 96, 96)).shape == (2, 1 + 36, 192)
     learns = {name for name, p in found.tail.named_parameters() if p.requires_grad}
     assert learns == {name for name, _ in found.tail.named_parameters() if name.startswith("blocks.11.")}
-
-
-def test_embedded_equals_timm_with_the_same_file() -> None:
-    model = timm.create_model(TINY, img_size=128, num_classes=0).eval()
-    model.load_state_dict({k: v.float() for k, v in load_file(EMBEDDED).items()})
-    x = torch.randn(2, 3, 128, 128, generator=torch.Generator().manual_seed(0))
-    found, small = load_backbone(BackboneConfig(train_blocks=2)), load_backbone(BackboneConfig(image_size=96))
-    with torch.no_grad():
-        torch.testing.assert_close(found.tail(found.trunk(x)), model(x), atol=1e-5, rtol=1e-5)
-        assert small.trunk(x[..., :96, :96]).shape == (2, 1 + 36, 192)  # positions are resampled
 
 
 @pytest.fixture
@@ -65,17 +55,6 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / "mine.safetensors"
 
 
-def test_local_file_described_by_its_metadata(path: Path, tiny_state: dict[str, Tensor]) -> None:
-    said = {"timm": TINY, "image_size": "32", "mean": "[0.1, 0.2, 0.3]", "std": "0.4,0.5,0.6"}
-    save_file({k: v.half() for k, v in tiny_state.items()}, path, metadata=said)
-    found = load_backbone(BackboneConfig(str(path)))
-    assert (found.name, found.image_size, found.caveat) == ("mine", 32, "")
-    assert (found.mean, found.std) == ((0.1, 0.2, 0.3), (0.4, 0.5, 0.6))
-    weight = found.tail.blocks["11"].attn.qkv.weight
-    assert weight.dtype == torch.float32
-    torch.testing.assert_close(weight, tiny_state["blocks.11.attn.qkv.weight"].half().float())
-
-
 @pytest.fixture(scope="module")
 def dinov3(tmp_path_factory: pytest.TempPathFactory) -> Any:
     """A DINOv3 network of random weights as timm makes it, and the same as a file."""
@@ -85,13 +64,12 @@ def dinov3(tmp_path_factory: pytest.TempPathFactory) -> Any:
     return model, path
 
 
+CLS = {"pool": "token"}
+
+
 @pytest.mark.parametrize(
     ("asked", "tail", "told"),
-    [
-        ("auto", RotaryTail, {"pool": "token"}),
-        ("token", RotaryTail, {"pool": "token"}),
-        ("mean", WholeTail, {}),
-    ],
+    [("auto", RotaryTail, CLS), ("token", RotaryTail, CLS), ("mean", WholeTail, {})],
 )
 def test_dinov3_gives_the_feature_of_its_makers(dinov3: Any, asked: Any, tail: type, told: dict) -> None:
     """timm takes the mean of the patches, upstream the CLS token."""
@@ -121,9 +99,7 @@ def test_an_arch_without_its_tag_is_asked_for_where_weights_differ(path: Path) -
     arch = "vit_small_patch16_224"
     save_file(timm.create_model(arch, img_size=32, num_classes=0).state_dict(), path)
     config = BackboneConfig(str(path), arch=arch, image_size=32)
-    with pytest.raises(
-        InputError, match=r"mean and std .* tag .*vit_small_patch16_224\.\w+.*, or mean and std"
-    ):
+    with pytest.raises(InputError, match=r"mean and std .* tag .*vit_small_patch16_224\.\w+.*, or mean"):
         load_backbone(config)
     assert load_backbone(replace(config, arch=f"{arch}.dino")).mean == IMAGENET_MEAN
     found = load_backbone(replace(config, mean=(0.1, 0.2, 0.3), std=(0.4, 0.5, 0.6)))
@@ -183,17 +159,13 @@ def test_bad_files(path: Path, tiny_state: dict[str, Tensor]) -> None:
     whole = EMBEDDED.read_bytes()
     for content in (b"not a safetensors file at all", whole[: len(whole) // 2], whole[: len(whole) // 1000]):
         path.write_bytes(content)
-        with pytest.raises(
-            InputError, match=r"mine\.safetensors is not a whole .* delete it and fetch it again"
-        ) as said:
+        with pytest.raises(InputError, match=r"mine\.safetensors is not a whole .* delete it and fetch"):
             load_backbone(BackboneConfig(str(path)))
-        assert "\n" not in str(said.value)
-    for tags, message in (
-        ({}, "set arch"),
-        ({"mean": "grey"}, "metadata"),
-        ({"settings": "[1"}, "metadata"),
-        ({"settings": "[1]"}, "metadata"),
-    ):
+    broken = [
+        ({key: value}, "metadata")
+        for key, value in (("mean", "grey"), ("settings", "[1"), ("settings", "[1]"))
+    ]
+    for tags, message in (({}, "set arch"), *broken):
         save_file(tiny_state, path, metadata={"timm": TINY, **tags} if tags else None)
         with pytest.raises(InputError, match=message):
             load_backbone(BackboneConfig(str(path)))
@@ -237,26 +209,12 @@ def test_parameter_counts_of_the_reference() -> None:
     assert sum(p.numel() for p in learns) == int(GROUPS["counts.trainable"])
 
 
-# -- settings ---------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    "value", ["0.1,0.2,0.3", "[0.1, 0.2, 0.3]", [0.1, 0.2, 0.3], np.array([0.1, 0.2, 0.3])]
-)
-def test_three_numbers(value: object) -> None:
-    assert as_rgb("mean", value) == (0.1, 0.2, 0.3)
-
-
-@pytest.mark.parametrize(
-    "value", ["grey", "0.5", "1,2", 7, [0.5, 0.5], "0.1,0.2,nan", [0.5, 0.5, 1.5], "-0.1,0,0"]
-)
-def test_anything_else_is_told(value: object) -> None:
-    with pytest.raises(InputError, match=r"^mean is") as told:
-        as_rgb("mean", value)
-    assert "\n" not in str(told.value)
-
-
-def test_mean_and_std_go_together() -> None:
+def test_mean_and_std_are_three_numbers_each_and_go_together() -> None:
+    for value in ("0.1,0.2,0.3", "[0.1, 0.2, 0.3]", [0.1, 0.2, 0.3], np.array([0.1, 0.2, 0.3])):
+        assert as_rgb("mean", value) == (0.1, 0.2, 0.3)
+    for value in ("grey", "0.5", "1,2", 7, [0.5, 0.5], "0.1,0.2,nan", [0.5, 0.5, 1.5], "-0.1,0,0"):
+        with pytest.raises(InputError, match=r"^mean is"):
+            as_rgb("mean", value)
     assert requested_backbone(BackboneConfig()) == (None, None)
     assert requested_backbone(BackboneConfig(mean=(0, 0, 0), std=(1, 1, 1))) == ((0, 0, 0), (1, 1, 1))
     with pytest.raises(InputError, match="std is given without mean"):
@@ -267,8 +225,7 @@ def test_a_file_is_known_by_its_absolute_path_and_all_else_by_its_name(tmp_path:
     monkeypatch.chdir(tmp_path)
     for name in ("own.safetensors", "embedded"):
         (tmp_path / name).touch()
-    assert resolved_backbone(BackboneConfig("own.safetensors", "vit", 96)) == BackboneConfig(
-        str(tmp_path / "own.safetensors"), "vit", 96
-    )
+    own = BackboneConfig(str(tmp_path / "own.safetensors"), "vit", 96)
+    assert resolved_backbone(BackboneConfig("own.safetensors", "vit", 96)) == own
     for name in ("embedded", "auto", "vit_base_patch16_224.dino", "gone.safetensors"):
         assert resolved_backbone(BackboneConfig(name)) == BackboneConfig(name)

@@ -1,7 +1,5 @@
 """The trunk for a GPU: patches without a convolution, and a compiler that fails. Compilation itself needs a GPU."""
 
-from __future__ import annotations
-
 import logging
 
 import pytest
@@ -19,10 +17,8 @@ MEAN = STD = torch.full((3,), 0.5)
 
 def tiny_trunk() -> nn.Module:
     torch.manual_seed(0)
-    model = timm.create_model(
-        "vit_tiny_patch16_224", img_size=48, embed_dim=32, depth=3, num_heads=2, num_classes=0
-    )
-    return split_backbone(model, 1)[0]
+    sizes = {"img_size": 48, "embed_dim": 32, "depth": 3, "num_heads": 2, "num_classes": 0}
+    return split_backbone(timm.create_model("vit_tiny_patch16_224", **sizes), 1)[0]
 
 
 def pictures(n: int = 5) -> torch.Tensor:
@@ -42,9 +38,8 @@ def test_a_product_of_patches_is_the_convolution():
 
 @pytest.mark.parametrize("change", [{}, {"stride": 2}, {"padding": 1}, {"groups": 3}, {"dilation": 2}])
 def test_only_windows_that_tile_the_image_are_products(change):
-    assert is_patch_convolution(nn.Conv2d(3, 12, **{"kernel_size": 4, "stride": 4, **change})) is not bool(
-        change
-    )
+    convolution = nn.Conv2d(3, 12, **{"kernel_size": 4, "stride": 4, **change})
+    assert is_patch_convolution(convolution) is not bool(change)
     assert not is_patch_convolution(nn.Linear(3, 3))
 
 
@@ -78,9 +73,8 @@ def test_a_trunk_that_cannot_be_compiled_runs_as_it_is_and_says_so(monkeypatch, 
     with caplog.at_level(logging.WARNING, logger="holotype"):
         for _ in range(2):
             torch.testing.assert_close(trunk(images), expected)
-    assert [record.getMessage() for record in caplog.records] == [
-        "The trunk could not be compiled (RuntimeError: no compiler here); it runs uncompiled, which is slower."
-    ]
+    (record,) = caplog.records
+    assert "could not be compiled (RuntimeError: no compiler here)" in record.getMessage()
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")

@@ -1,7 +1,5 @@
 """Configurations as timm, open_clip and transformers write them name the network of timm that they are of."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,8 +12,8 @@ from torch import Tensor
 
 from holotype.errors import InputError
 from holotype.models.backbone import load_network
-from holotype.models.hub import from_open_clip_config, from_timm_config, from_transformers_config
-from holotype.models.weights_io import WeightsOrigin, _filter, read_state, to_timm_names, unwrap_state
+from holotype.models.hub import from_open_clip_config, from_transformers_config
+from holotype.models.weights_io import WeightsOrigin, _filter, read_state, to_timm_names
 from holotype.models.zoo import model_outline
 
 from .renamed import as_clip, as_dinov2, as_dinov3
@@ -23,6 +21,10 @@ from .renamed import as_clip, as_dinov2, as_dinov3
 
 def vision(kind: str, width: int = 768, patch: int = 16, **more: Any) -> dict[str, Any]:
     return {"model_type": kind, "hidden_size": width, "patch_size": patch, **more}
+
+
+def tower(*words: Any, **more: Any) -> dict[str, Any]:
+    return {"vision_config": vision(*words, **more)}
 
 
 @pytest.mark.parametrize(
@@ -34,12 +36,12 @@ def vision(kind: str, width: int = 768, patch: int = 16, **more: Any) -> dict[st
         (vision("dinov3_vit", 384, use_gated_mlp=True), "vit_small_plus_patch16_dinov3_qkvb"),
         (vision("dinov3_vit", 1024, query_bias=False), "vit_large_patch16_dinov3"),
         (
-            {"model_type": "clip", "vision_config": vision("clip_vision_model", patch=32)},
+            {"model_type": "clip", **tower("clip_vision_model", patch=32)},
             "vit_base_patch32_clip_quickgelu_224",
         ),
         (vision("clip_vision_model", 1024, 14, hidden_act="gelu"), "vit_large_patch14_clip_224"),
         (
-            {"model_type": "siglip", "vision_config": vision("siglip_vision_model", image_size=384)},
+            {"model_type": "siglip", **tower("siglip_vision_model", image_size=384)},
             "vit_base_patch16_siglip_384",
         ),
         (vision("siglip_vision_model", 1152, 14, image_size=[224, 224]), "vit_so400m_patch14_siglip_224"),
@@ -69,20 +71,6 @@ def test_open_clip(model: dict[str, Any], arch: str, settings: dict) -> None:
     assert (found.arch, found.image_size, found.std, found.settings) == (arch, 224, (0.5, 0.5, 0.5), settings)
 
 
-def test_timm() -> None:
-    content = {
-        "architecture": "vit_small_patch16_224",
-        "num_classes": 3,
-        "global_pool": "avg",
-        "pretrained_cfg": {"tag": "dino", "input_size": [3, 96, 96], "license": "mit"},
-    }
-    found = from_timm_config(content, "repo")
-    assert (found.arch, found.image_size, found.own_pool) == ("vit_small_patch16_224.dino", 96, True)
-    assert (found.settings, found.licence) == ({"global_pool": "avg"}, "mit")
-    mine = from_timm_config(content | {"pretrained_cfg": {"tag": "mine"}}, "repo")
-    assert mine.arch == "vit_small_patch16_224"
-
-
 SMALL = {"img_size": 32, "embed_dim": 48, "depth": 2, "num_heads": 3, "num_classes": 0}
 NETWORKS: dict[str, tuple[str, dict[str, Any], Callable[[dict[str, Tensor]], dict[str, Tensor]]]] = {
     "DINOv2": ("vit_small_patch14_dinov2", {"img_size": 28}, as_dinov2),
@@ -109,28 +97,6 @@ def test_a_network_of_transformers_is_the_one_of_timm(name: str, wrapper: str) -
     found = _filter(model)(to_timm_names(theirs), model)
     found = {key: value for key, value in found.items() if not key.startswith("head.")}
     torch.testing.assert_close(found, dict(own))
-
-
-@pytest.mark.parametrize(
-    "wrapper", ["module.", "backbone.", "teacher.", "teacher.backbone.", "module.model."]
-)
-def test_wrappers_are_taken_off_and_a_teacher_comes_first(wrapper: str) -> None:
-    state = {f"{wrapper}patch_embed.proj.weight": torch.ones(1), f"{wrapper}norm.bias": torch.ones(1)}
-    student = {"student.backbone.patch_embed.proj.weight": torch.zeros(1), "head.weight": torch.zeros(1)}
-    found, layout = unwrap_state(state | student)
-    assert (set(found), layout) == ({"patch_embed.proj.weight", "norm.bias"}, "timm")
-    both = {f"module.{key.removeprefix(wrapper)}": value * 0 for key, value in state.items()}
-    if "teacher" in wrapper:
-        assert all(value.all() for value in unwrap_state(both | state)[0].values())
-
-
-def test_names_of_timm_and_unknown_ones_stay() -> None:
-    for names in (["patch_embed.proj.weight", "surprise"], ["visual.trunk.patch_embed.proj.weight"], ["x.y"]):
-        state = {name: torch.zeros(1) for name in names}
-        assert set(to_timm_names(state)) == set(names)
-
-
-# -- weights that do not fit ----------------------------------------------------------------------------
 
 
 def test_biases_of_dinov3_that_would_be_lost_are_told(tmp_path: Path) -> None:

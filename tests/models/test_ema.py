@@ -1,13 +1,10 @@
 """The EMA teacher: its moving average by hand, weights that are buffers; the memory bank against a Python list."""
 
-from __future__ import annotations
-
 from collections import deque
 
 import pytest
 import torch
 from torch import nn
-from torch._subclasses.fake_tensor import FakeTensorMode
 
 from holotype.models.ema import Teacher
 from holotype.models.memory_bank import RingMemory
@@ -26,7 +23,7 @@ def learn(module: nn.Module, number: int) -> None:
         module(torch.randn(8, 4, generator=generator))  # moves the statistics of the norm
 
 
-def test_it_is_the_moving_average_of_its_student():
+def test_it_is_the_moving_average_of_its_student_in_evaluation_mode():
     one = student()
     teacher = Teacher(one)
     expected = {name: p.detach().double() for name, p in one.named_parameters()}
@@ -41,30 +38,11 @@ def test_it_is_the_moving_average_of_its_student():
         torch.testing.assert_close(own[name].double(), value, rtol=1e-6, atol=1e-6)
     for name, buffer in one.named_buffers():  # counts and statistics are copied
         assert torch.equal(own[name], buffer)
-
-
-def test_its_weights_are_saved_and_nobody_trains_them():
-    one = student()
-    owner = nn.ModuleDict({"head": nn.Linear(2, 2), "teacher": Teacher(one)})
-    assert [name for name, _ in owner.named_parameters()] == ["head.weight", "head.bias"]
-    assert "teacher.copies.0.0.weight" in owner.state_dict()
-    learn(one, 0)
-    owner["teacher"].update(0.5)
-    again = nn.ModuleDict({"head": nn.Linear(2, 2), "teacher": Teacher(student())})
-    again.load_state_dict(owner.state_dict())
-    x = torch.randn(5, 4)
-    assert torch.equal(owner["teacher"](x), again["teacher"](x))
-
-
-def test_it_stays_in_evaluation_mode_and_gives_no_gradient():
     teacher, x = Teacher(student()), torch.randn(5, 4)
     teacher.train()
     assert torch.equal(teacher(x), teacher(x))  # without dropout
     assert not teacher(x.requires_grad_()).requires_grad
     assert teacher.double()(x.double()).dtype == torch.float64
-
-
-# -- the memory bank ---------------------------------------------------------------------------------------
 
 
 def rows_of(memory: RingMemory) -> list[float]:
@@ -88,16 +66,3 @@ def test_it_holds_the_last_rows_that_were_kept(size) -> None:
         assert int(memory.valid.sum()) == len(expected)
         written = set(memory.rows[memory.valid][:, 0].tolist())
         assert written == set(expected)
-
-
-def test_it_is_saved_takes_no_gradient_and_needs_no_values() -> None:
-    memory, again, x = RingMemory(4, 2, 3), RingMemory(4, 2, 3), torch.randn(3, 2, 3, requires_grad=True)
-    memory.push(x, torch.tensor([True, False, True]))
-    assert not memory.rows.requires_grad
-    again.load_state_dict(memory.state_dict())
-    for each in (memory, again):
-        each.push(x, torch.tensor([True, True, True]))
-    assert torch.equal(memory.rows, again.rows)
-    assert int(again.place) == int(memory.place) == 1
-    with FakeTensorMode():
-        RingMemory(5, 2).push(torch.randn(8, 2), torch.rand(8) < 0.5)

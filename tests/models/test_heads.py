@@ -60,7 +60,7 @@ def test_simgcd_head_golden_values_and_gradients() -> None:
         torch.testing.assert_close(module.float()(single), expected, atol=1e-5, rtol=1e-5)
 
 
-def test_initial_values() -> None:
+def test_initial_values_and_parameter_counts() -> None:
     torch.manual_seed(0)
     projector, classifier = Projector(768, 256, 64), CosineClassifier(768, 200)
     for layer in projector.mlp[::2]:
@@ -70,30 +70,6 @@ def test_initial_values() -> None:
     assert float(v.abs().max()) <= 768**-0.5
     assert abs(float(v.norm(dim=1).mean()) - 0.577) < 0.005
     assert float(CompactOVA(8, 3).bias.detach().abs().max()) == 0
-
-
-def test_compact_head_is_a_cosine_over_a_tenth_plus_a_bias() -> None:
-    head, x = CompactOVA(12, 5).double(), torch.randn(2, 3, 12, dtype=torch.float64)
-    nn.init.constant_(head.bias, 0.25)
-    z = head.mlp(x)
-    for c in range(5):
-        cosine = F.cosine_similarity(z, head.classifier.v[c].expand_as(z), dim=-1)
-        torch.testing.assert_close(head(x)[..., c], cosine * 10 + 0.25)
-    assert [m.out_features for m in head.mlp if isinstance(m, nn.Linear)] == [12, 12, 128]
-
-
-def test_detector_equals_the_softmax_over_its_two_channels() -> None:
-    head, x = DetectorOVA(12, 5, hidden=16, bottleneck=8).double(), torch.randn(7, 12, dtype=torch.float64)
-    two = (head.classifier(head.mlp(x)) / 0.1).reshape(7, 2, 5).softmax(dim=1)
-    torch.testing.assert_close(head(x).sigmoid(), two[:, 1])
-    torch.testing.assert_close((-head(x)).sigmoid(), two[:, 0])
-
-
-def count(module: nn.Module) -> int:
-    return sum(p.numel() for p in module.parameters())
-
-
-def test_parameter_counts() -> None:
     with torch.device("meta"):
         assert count(Projector(768)) == 6_295_808
         assert count(CosineClassifier(768, 200)) == 200 * 768
@@ -103,6 +79,24 @@ def test_parameter_counts() -> None:
         # GCD's head: SimGCD's projector and 65 536 directions of the bottleneck
         assert count(GCDHead(768)) == 6_295_808 + 65_536 * 256
         assert count(GCDHead(768, out=None)) == 6_295_808
+
+
+def test_the_two_open_heads_are_what_they_are_called() -> None:
+    head, x = CompactOVA(12, 5).double(), torch.randn(2, 3, 12, dtype=torch.float64)
+    nn.init.constant_(head.bias, 0.25)
+    z = head.mlp(x)
+    for c in range(5):
+        cosine = F.cosine_similarity(z, head.classifier.v[c].expand_as(z), dim=-1)
+        torch.testing.assert_close(head(x)[..., c], cosine * 10 + 0.25)
+    assert [m.out_features for m in head.mlp if isinstance(m, nn.Linear)] == [12, 12, 128]
+    head, x = DetectorOVA(12, 5, hidden=16, bottleneck=8).double(), torch.randn(7, 12, dtype=torch.float64)
+    two = (head.classifier(head.mlp(x)) / 0.1).reshape(7, 2, 5).softmax(dim=1)
+    torch.testing.assert_close(head(x).sigmoid(), two[:, 1])
+    torch.testing.assert_close((-head(x)).sigmoid(), two[:, 0])
+
+
+def count(module: nn.Module) -> int:
+    return sum(p.numel() for p in module.parameters())
 
 
 UNO_GOLDEN = dict(np.load(Path(__file__).parent.parent / "parity" / "uno.npz", allow_pickle=False))

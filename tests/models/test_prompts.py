@@ -14,7 +14,6 @@ from holotype.models.prompts import (
     PromptedTrunk,
     TokenPrompts,
     border_mask,
-    call_frozen,
     embed_patches,
     frame_width,
     patch_size,
@@ -34,9 +33,6 @@ SIDES = ("up", "down", "left", "right")
 
 def tensor(arrays: dict[str, np.ndarray], key: str) -> Tensor:
     return torch.as_tensor(arrays[key])
-
-
-# -- pixels -------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("case", ["prompt_img48_patch16", "prompt_img42_patch14_border2"])
@@ -79,28 +75,14 @@ def test_the_layout_at_224_pixels(case) -> None:
     assert sum(p.numel() for p in prompt.parameters()) == get("stored_values_all") == 220_368
     assert sum(getattr(prompt, name).numel() for name in SIDES) == get("values_pad")
     with torch.no_grad():
-        for parameter, pace in zip(
-            (prompt.patches, *(getattr(prompt, s) for s in SIDES)), range(1, 6), strict=True
-        ):
-            wave(parameter, pace / 100)
+        for pace, name in enumerate(("patches", *SIDES), start=1):
+            wave(getattr(prompt, name), pace / 100)
         image = torch.cos(0.001 * torch.arange(3 * 224 * 224).double()).view(1, 3, 224, 224)
         out = prompt(image)[0]
     c, h, w = get("sample_points_chw").T
     torch.testing.assert_close(out[c, h, w], get("out_all_at_points"), rtol=1e-4, atol=2e-6)
     torch.testing.assert_close(out.sum(), get("out_all_sum"), rtol=1e-4, atol=2e-6)
     torch.testing.assert_close(out.square().sum(), get("out_all_sq_sum"), rtol=1e-4, atol=2e-6)
-
-
-def test_a_prompt_of_zeros_leaves_images_as_they_are() -> None:
-    prompt, images = PixelPrompt(32, (16, 16), frame=4), torch.randn(2, 3, 32, 32)
-    with torch.no_grad():
-        for parameter in prompt.parameters():
-            parameter.zero_()
-    assert torch.equal(prompt(images), images)
-    assert [frame_width(size) for size in (224, 128, 448, 16, 4)] == [30, 17, 60, 2, 1]
-
-
-# -- tokens -------------------------------------------------------------------------------------------
 
 
 def network(dim=24, depth=3, heads=3, arch="vit_tiny_patch16_224", **changes):
@@ -176,9 +158,6 @@ def test_networks_that_take_no_prompts_are_refused(arch, said) -> None:
         TokenPrompts(Unregistered(trunk), tail)
 
 
-# -- a teacher, and what stands still -----------------------------------------------------------------
-
-
 def test_the_teacher_of_prompts_copies_freezes_and_follows() -> None:
     trunk, tail = split_backbone(network(), 1)
     encoder = LearnedPrompts(TokenPrompts(Unregistered(trunk), tail))
@@ -199,14 +178,6 @@ def test_the_teacher_of_prompts_copies_freezes_and_follows() -> None:
     assert names == {f"student.{name}" for name, _ in encoder.student.named_parameters()}
     assert any("copies.0.tail.blocks" in name for name in encoder.state_dict())
     assert not any("trunk" in name for name in encoder.state_dict())
-
-
-def test_a_module_called_frozen_passes_gradients_on_and_keeps_none() -> None:
-    layer, x = torch.nn.Linear(3, 2), torch.randn(4, 3, requires_grad=True)
-    call_frozen(layer, x).sum().backward()
-    torch.testing.assert_close(x.grad, layer.weight.sum(0).expand(4, -1))
-    assert layer.weight.grad is layer.bias.grad is None
-    assert layer.weight.requires_grad
 
 
 @pytest.mark.parametrize("blocks", [1, 2])

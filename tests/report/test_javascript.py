@@ -13,10 +13,9 @@ import pytest
 
 from holotype.errors import InputError
 from holotype.report.page_data import page_data, select_shown
-from holotype.results.apply_edits import apply_edits
 from holotype.results.describe import describe_all, suggest_names
 from holotype.results.discovery import Discovery
-from holotype.results.edits import EDIT_COLUMNS, Edit, edits_csv, read_edits, stripped
+from holotype.results.edits import EDIT_COLUMNS, Edit, apply_edits, edits_csv, read_edits, stripped
 from holotype.results.purity import check_text
 from report.javascript import run_javascript
 from report.made import make_discovery

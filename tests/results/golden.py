@@ -11,9 +11,8 @@ from typing import Any
 
 import pandas as pd
 
-from holotype.results.apply_edits import AppliedEdits
 from holotype.results.discovery import IMAGE_TABLE_COLUMNS, Category, Discovery, RunFacts
-from holotype.results.edits import ACTIONS, Edit
+from holotype.results.edits import ACTIONS, AppliedEdits, Edit
 
 FILE = Path(__file__).parent / "golden_edits.json"
 GOLDEN = json.loads(FILE.read_text(encoding="utf-8"))

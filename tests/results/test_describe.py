@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -34,24 +36,22 @@ def unit(x: np.ndarray) -> np.ndarray:
     return x / np.linalg.norm(x, axis=-1, keepdims=True)
 
 
-def world(n_each: int = 40, seed: int = 0) -> dict:
-    """Six groups around random directions, of which new-01 lies beside Sneaker; half of the known are labelled."""
-    random = np.random.default_rng(seed)
+def world() -> dict:
+    """Forty images each around six random directions, of which new-01 lies beside Sneaker; half of the known are
+    labelled."""
+    random = np.random.default_rng(0)
     centre = unit(random.normal(size=(6, 16)))
     centre[3] = unit(centre[0] + 0.5 * centre[3])
-    category = np.repeat(np.arange(6), n_each)
-    features = 3 * (centre[category] + 0.1 * random.normal(size=(len(category), 16)))
-    known = category < 3
-    label = [IDS[c] if k and i % 2 else "" for i, (c, k) in enumerate(zip(category, known, strict=True))]
-    n = len(category)
+    category = np.repeat(np.arange(6), 40)
+    features = 3 * (centre[category] + 0.1 * random.normal(size=(240, 16)))
     return {
         "features": features.astype(np.float32),
         "category": category,
         "ids": IDS,
         "known": KNOWN,
-        "label": label,
-        "probability": random.uniform(0.3, 1, n),
-        "path": [f"{i}.png" for i in range(n)],
+        "label": [IDS[c] if c < 3 and i % 2 else "" for i, c in enumerate(category)],
+        "probability": random.uniform(0.3, 1, 240),
+        "path": [f"{i}.png" for i in range(240)],
     }
 
 
@@ -65,48 +65,29 @@ def described() -> Description:
 
 def test_numbers_are_the_slow_loop(described) -> None:
     w = world()
-    f, category = unit(w["features"].astype(np.float64)), w["category"]
+    f, category, path = unit(w["features"].astype(np.float64)), w["category"], np.array(w["path"])
     labels = np.array(w["label"])
     prototype = {name: unit(f[labels == name].mean(0)) for name in KNOWN}
-    centre = [unit(f[category == k].mean(0)) for k in range(6)]
+    centre = np.array([unit(f[category == k].mean(0)) for k in range(6)])
     assert [c.id for c in described.categories] == IDS
     for k, found in enumerate(described.categories):
-        inside = f[category == k]
-        assert found.n == len(inside)
-        assert found.kind == ("known" if k < 3 else "novel")
-        assert found.cohesion == pytest.approx(np.mean([x @ centre[k] for x in inside]), abs=1e-5)
-        mean_cosines = [np.mean([x @ prototype[name] for x in inside]) for name in KNOWN]
+        rows = np.flatnonzero(category == k)
+        assert (found.n, found.kind) == (len(rows), "known" if k < 3 else "novel")
+        assert found.cohesion == pytest.approx(np.mean([x @ centre[k] for x in f[rows]]), abs=1e-5)
+        mean_cosines = [np.mean([x @ prototype[name] for x in f[rows]]) for name in KNOWN]
         assert found.signature == pytest.approx(mean_cosines, abs=1e-5)
         other = {j: centre[k] @ centre[j] for j in range(6) if j != k}
         nearest = max(other, key=other.__getitem__)
         assert found.nearest == IDS[nearest]
         assert found.separation == pytest.approx(1 - other[nearest], abs=1e-5)
-
-
-def test_typicality_is_the_share_that_is_no_nearer(described) -> None:
-    w = world()
-    f, category = unit(w["features"].astype(np.float64)), w["category"]
-    for k in range(6):
-        rows = np.flatnonzero(category == k)
-        near = f[rows] @ unit(f[rows].mean(0))
-        slow = [np.mean(near <= own + 5e-7) for own in near]
-        assert described.typicality[rows] == pytest.approx(slow)
+        cosine = f[rows] @ centre.T
+        near = cosine[:, k]  # typicality is the share that is no nearer
+        assert described.typicality[rows] == pytest.approx([np.mean(near <= own + 5e-7) for own in near])
+        order = np.argsort(-described.typicality[rows], kind="stable")
+        assert found.exemplars == list(path[rows][order[:9]])
+        margin = near - np.delete(cosine, k, axis=1).max(1)
+        assert found.borderline == [p for p in path[rows][np.argsort(margin)] if p not in found.exemplars][:6]
     assert described.typicality.max() == 1
-    assert described.typicality.min() > 0
-
-
-def test_exemplars_are_typical_and_borderline_images_fit_another(described) -> None:
-    w = world()
-    f, category = unit(w["features"].astype(np.float64)), w["category"]
-    centre = np.array([unit(f[category == k].mean(0)) for k in range(6)])
-    typical = dict(zip(w["path"], described.typicality, strict=True))
-    cosine = dict(zip(w["path"], f @ centre.T, strict=True))
-    for k, found in enumerate(described.categories):
-        rows = [p for p, c in zip(w["path"], category, strict=True) if c == k]
-        assert found.exemplars == sorted(rows, key=lambda p: -typical[p])[:9]
-        margin = {p: cosine[p][k] - np.delete(cosine[p], k).max() for p in rows}
-        left = sorted((p for p in rows if p not in found.exemplars), key=margin.__getitem__)
-        assert found.borderline == left[:6]
 
 
 def test_the_order_of_images_and_the_length_of_features_mean_nothing(described) -> None:
@@ -123,7 +104,7 @@ def test_the_order_of_images_and_the_length_of_features_mean_nothing(described) 
 
 
 def test_half_precision_and_several_chunks_change_nothing(described, monkeypatch) -> None:
-    monkeypatch.setattr("holotype.results.describe.DESCRIBE_CHUNK", 37)
+    monkeypatch.setattr("holotype.results.lda.CHUNK", 37)
     w = world()
     w["features"] = w["features"].astype(np.float16)
     again = describe_categories(**w)
@@ -142,37 +123,25 @@ def test_a_minority_is_doubtful(described) -> None:
     assert 0.15 < describe_categories(**nobody_is_sure).doubtful.mean() <= UNSURE_SHARE + 2 * WORST_SHARE
 
 
-def test_an_improbable_image_is_doubtful_and_a_probable_one_is_not() -> None:
+def test_what_makes_an_image_doubtful() -> None:
     w = world()
     w["probability"] = np.full(240, 0.61)
     before = describe_categories(**w).doubtful
     assert before.mean() <= 2 * WORST_SHARE
-    w["probability"][[4, 5, 200]] = 0.59
+    w["probability"][[4, 5, 200]] = 0.59  # improbable
     assert (w["label"][4], w["label"][5], w["label"][200]) == ("", "Sneaker", "")
     # 5 has a label, and so the last word
     assert np.flatnonzero(describe_categories(**w).doubtful & ~before).tolist() == [4, 200]
-
-
-def test_an_image_far_from_its_category_is_doubtful() -> None:
-    w = world()
-    w["features"][200] = np.random.default_rng(5).normal(size=16)
+    w["features"][201] = np.random.default_rng(5).normal(size=16)  # far from its category
     found = describe_categories(**w)
-    assert found.doubtful[200]
-    assert found.typicality[200] == found.typicality[w["category"] == 5].min()
-
-
-def test_a_label_that_the_features_contradict_is_doubtful() -> None:
+    assert found.doubtful[201]
+    assert found.typicality[201] == found.typicality[w["category"] == 5].min()
     w = world()
-    w["label"][7] = "Bag"  # it lies among the sneakers, and is placed there
-    assert describe_categories(**w).doubtful[7]
-    w["category"] = w["category"].copy()
-    w["category"][7] = 2  # or where its label says
-    assert describe_categories(**w).doubtful[7]
-
-
-def test_without_scores_nothing_breaks() -> None:
-    w = world()
-    w["probability"] = np.full(240, np.nan)
+    w["label"][7] = "Bag"  # it lies among the sneakers, and is placed there, or where its label says
+    for category in (0, 2):
+        w["category"] = np.where(np.arange(240) == 7, category, w["category"])
+        assert describe_categories(**w).doubtful[7]
+    w["probability"] = np.full(240, np.nan)  # nothing was said
     assert describe_categories(**w).doubtful.mean() <= 2 * WORST_SHARE
 
 
@@ -198,59 +167,31 @@ def three(**changes) -> Description:
     settings = {
         "features": np.eye(3, 4, dtype=np.float32),
         "category": np.array([0, 1, 2]),
-        "ids": ["a", "b", "new-01"],
         "known": ("a", "b"),
-        "label": ["a", "b", ""],
-        "probability": np.ones(3),
-        "path": ["1", "2", "3"],
     }
-    return describe_categories(**{**settings, **changes})
+    settings |= {"ids": ["a", "b", "new-01"], "label": ["a", "b", ""], "probability": np.ones(3)}
+    return describe_categories(**{**settings, "path": ["1", "2", "3"], **changes})
 
 
-def test_categories_of_one_image() -> None:
-    found = three()
-    assert [c.n for c in found.categories] == [1, 1, 1]
+def test_small_and_odd_collections() -> None:
+    found = three()  # categories of one image
+    assert [(c.n, c.cohesion, c.borderline) for c in found.categories] == [(1, 1, [])] * 3
+    assert [c.exemplars for c in found.categories] == [["1"], ["2"], ["3"]]
     assert found.typicality.tolist() == [1, 1, 1]
     assert not found.doubtful.any()
-    assert [c.cohesion for c in found.categories] == [1, 1, 1]
-    assert [c.exemplars for c in found.categories] == [["1"], ["2"], ["3"]]
-    assert [c.borderline for c in found.categories] == [[], [], []]
-
-
-def test_one_category_and_no_known_class() -> None:
-    found = three(category=np.zeros(3, dtype=int), ids=["new-01"], known=(), label=["", "", ""])
-    (only,) = found.categories
+    (only,) = three(category=np.zeros(3, dtype=int), ids=["new-01"], known=(), label=[""] * 3).categories
     assert (only.kind, only.nearest, only.words, only.suggested) == ("novel", "", "", "new 1")
     assert np.isnan(only.separation)
-    assert only.borderline == []
-
-
-def test_nothing_could_be_read() -> None:
-    found = three(features=np.full((3, 4), np.nan, dtype=np.float32))
-    assert found.categories == []
-    assert np.isnan(found.typicality).all()
-    nothing = np.zeros(0)
-    empty = three(
-        features=np.zeros((0, 4)),
-        category=nothing.astype(int),
-        label=[],
-        probability=nothing,
-        path=[],
-    )
+    unread = three(features=np.full((3, 4), np.nan, dtype=np.float32))
+    assert unread.categories == []
+    assert np.isnan(unread.typicality).all()
+    none = np.zeros(0)
+    empty = three(features=np.zeros((0, 4)), category=none.astype(int), label=[], probability=none, path=[])
     assert empty.categories == []
-
-
-def test_identical_images_are_equally_typical_and_none_is_doubtful() -> None:
-    n = 50
-    found = describe_categories(
-        np.ones((n, 8), dtype=np.float32),
-        np.arange(n) % 2,
-        ["a", "new-01"],
-        ["a"],
-        ["a" if i % 4 == 0 else "" for i in range(n)],
-        np.full(n, 0.5),
-        [str(i) for i in range(n)],
-    )
+    n = 50  # identical images
+    same = {"features": np.ones((n, 8)), "category": np.arange(n) % 2, "ids": ["a", "new-01"], "known": ["a"]}
+    label, path = ["a" if i % 4 == 0 else "" for i in range(n)], [str(i) for i in range(n)]
+    found = three(**same, label=label, probability=np.full(n, 0.5), path=path)
     assert (found.typicality == 1).all()
     assert not found.doubtful.any()
 
@@ -273,18 +214,11 @@ def test_the_category_beside_a_known_class_says_so(described) -> None:
     assert "Sneaker" not in described.categories[0].words  # a class is not compared with itself
 
 
-def test_words_use_the_names_that_people_gave():
-    w = world()
-    plain, named = (
-        describe_categories(**w),
-        describe_categories(**w, called=[f"dear {name}" for name in w["known"]]),
-    )
-    assert [c.id for c in named.categories] == [c.id for c in plain.categories]
-    for one, other in zip(plain.categories, named.categories, strict=True):
-        words = one.words
-        for name in w["known"]:
-            words = words.replace(name, f"dear {name}")
-        assert other.words == words
+def test_words_use_the_names_that_people_gave(described):
+    named = describe_categories(**world(), called=[f"dear {name}" for name in KNOWN])
+    for one, other in zip(described.categories, named.categories, strict=True):
+        assert other.id == one.id
+        assert other.words == re.sub("|".join(KNOWN), lambda name: f"dear {name[0]}", one.words)
         if other.kind == "novel":
             assert other.suggested == one.suggested.replace("near ", "near dear ")
 
@@ -295,9 +229,6 @@ def test_a_burst_counts_once_in_each_category() -> None:
     )
     assert burst_events(images) == {"fox": 3, "deer": 1}
     assert not burst_events(images.drop(columns="group"))
-
-
-def test_in_words() -> None:
     assert burst_text(["1", "1", "2", "2", "2", "3", ""]) == "5 frames of 2 bursts"
     assert burst_text(["1", "1"]) == "2 frames of 1 burst"
     assert burst_text(["1", "2", ""]) == ""
@@ -351,85 +282,69 @@ def test_a_table_of_categories_tells_bursts_times_and_cameras() -> None:
     ],
 )
 def test_words(signature, usual, words) -> None:
-    usual = None if usual is None else np.array(usual)
-    assert relation_text(signature, ["Sneaker", "Sandal", "Bag", "Boot"], usual=usual) == words
+    usual = np.zeros(4) if usual is None else np.array(usual)
+    assert relation_text(np.array(signature), ["Sneaker", "Sandal", "Bag", "Boot"], usual) == words
 
 
 def test_suggested_names_are_numbered_per_neighbour() -> None:
     near = {"a": [1.0, 0.0], "b": [0.0, 1.0]}
     categories = [Category("a", "a", "known", 1, signature=near["a"])]
-    categories += [
-        Category(f"new-{i}", f"new-{i}", "novel", 1, signature=near[x]) for i, x in enumerate("aba")
-    ]
+    categories += [Category(f"new-{i}", "", "novel", 1, signature=near[x]) for i, x in enumerate("aba")]
     expected = ["a", "near a, new 1", "near b, new 1", "near a, new 2"]
     assert suggest_names(categories, ["a", "b"]) == expected
 
 
-def test_renamed_classes_are_told_by_their_new_names_and_nothing_else_is_changed():
-    words = "closest to fox 0.71 and fox and hound 0.55; unlike dog"
-    assert renamed_words(words, {"fox": "dog", "dog": "fox"}) == (
-        "closest to dog 0.71 and fox and hound 0.55; unlike fox"
-    )
-    assert renamed_words(words, {"fox and hound": "pack"}) == "closest to fox 0.71 and pack 0.55; unlike dog"
-    assert renamed_words(words, {"ox": "cow", "unlike": "like", "0.71": "1"}) == words
-    nowhere = "like no known class in particular; nearest a.b -0.02 (before new-01 was merged into it)"
-    assert renamed_words(nowhere, {"a.b": "c"}) == nowhere.replace("a.b", "c")
-    assert renamed_words(nowhere, {"a?b": "c", "new-01": "d"}) == nowhere
-    assert renamed_words("split off by hand", {"hand": "foot"}) == "split off by hand"
-    assert renamed_words(words, {}) == words
+WORDS = "closest to fox 0.71 and fox and hound 0.55; unlike dog"
+NOWHERE = "like no known class in particular; nearest a.b -0.02 (before new-01 was merged into it)"
 
 
-def test_a_name_that_two_classes_exchange_goes_to_the_right_one() -> None:
-    def categories(first: str, second: str) -> list[Category]:
-        words = "closest to fox 0.71; unlike dog"
-        new = Category("new-01", "fox", "novel", 1, words=words)
-        return [Category("fox", first, "known", 1), Category("dog", second, "known", 1), new]
+@pytest.mark.parametrize(
+    ("words", "names", "now"),
+    [
+        (WORDS, {"fox": "dog", "dog": "fox"}, "closest to dog 0.71 and fox and hound 0.55; unlike fox"),
+        (WORDS, {"fox and hound": "pack"}, "closest to fox 0.71 and pack 0.55; unlike dog"),
+        (WORDS, {"ox": "cow", "unlike": "like", "0.71": "1"}, WORDS),
+        (NOWHERE, {"a.b": "c"}, NOWHERE.replace("a.b", "c")),
+        (NOWHERE, {"a?b": "c", "new-01": "d"}, NOWHERE),
+        ("split off by hand", {"hand": "foot"}, "split off by hand"),
+        (WORDS, {}, WORDS),
+    ],
+)
+def test_renamed_classes_are_told_by_their_new_names_and_nothing_else_is_changed(words, names, now) -> None:
+    assert renamed_words(words, names) == now
 
-    now = categories("dog", "fox")
-    rename_in_texts(now, categories("fox", "dog"))
-    assert [category.words for category in now] == ["", "", "closest to dog 0.71; unlike fox"]
-    now = categories("fox", "dog")
-    now[2].name = "wolf"  # of a new category, which no words name
-    rename_in_texts(now, categories("fox", "dog"))
-    assert now[2].words == "closest to fox 0.71; unlike dog"
 
+def test_words_and_suggested_names_follow_the_known_classes() -> None:
+    """Of two that exchange their names each has its own; a new category is named by no words."""
 
-def test_suggested_names_follow_the_known_classes() -> None:
     def categories(first: str, second: str) -> list[Category]:
         known = [
             Category(id, name, "known", 1, suggested=id) for id, name in (("fox", first), ("dog", second))
         ]
-        return [*known, *(Category(f"new-0{i}", f"new-0{i}", "novel", 1) for i in (1, 2, 3))]
+        new = {"new-01": "near fox, new 1", "new-02": "near dog, new 1", "new-03": "new 1"}
+        words = "closest to fox 0.71; unlike dog"
+        return known + [Category(id, "x", "novel", 1, words=words, suggested=to) for id, to in new.items()]
 
-    now = categories("red fox", "dog")
-    for category, suggested in zip(now[2:], ("near fox, new 1", "near dog, new 1", "new 1"), strict=True):
-        category.suggested = suggested
+    now = categories("dog", "fox")
     rename_in_texts(now, categories("fox", "dog"))
-    told = ["red fox", "dog", "near red fox, new 1", "near dog, new 1", "new 1"]
-    assert [category.suggested for category in now] == told
+    assert [category.words for category in now][1:3] == ["", "closest to dog 0.71; unlike fox"]
+    assert [c.suggested for c in now] == ["dog", "fox", "near dog, new 1", "near fox, new 1", "new 1"]
+    now = categories("fox", "dog")
+    now[2].name = "wolf"
+    rename_in_texts(now, categories("fox", "dog"))
+    assert now[2].words == "closest to fox 0.71; unlike dog"
 
 
-def test_a_suggested_name_is_taken_whole() -> None:
+def test_suggestions_and_notes_are_taken_whole() -> None:
     names = {"fox": "red fox", "new 1": "x", "a, new 2": "b"}
     assert renamed_suggestion("near fox, new 12", names) == "near red fox, new 12"
     assert renamed_suggestion("near a, new 2, new 3", names) == "near b, new 3"
     for other in ("", "new 1", "near foxes, new 1", "near fox", "fox, new 1"):
         assert renamed_suggestion(other, names) == other
-
-
-@pytest.mark.parametrize(
-    ("note", "now"),
-    [
-        ("the model would say a", "the model would say Hats"),
-        ("seen twice; most frames of its burst are in a", "seen twice; most frames of its burst are in Hats"),
-        ("the model would say aa", "the model would say aa"),
-        ("moved by hand", "moved by hand"),
-        ("a", "a"),
-        ("", ""),
-    ],
-)
-def test_a_note_names_a_category_as_it_is_called_now(note, now) -> None:
-    assert renamed_note(note, {"a": "Hats"}) == now
+    for start in ("the model would say ", "seen twice; most frames of its burst are in "):
+        assert renamed_note(f"{start}a", {"a": "Hats"}) == f"{start}Hats"
+    for other in ("the model would say aa", "moved by hand", "a", ""):
+        assert renamed_note(other, {"a": "Hats"}) == other
 
 
 def test_names_that_came_since_a_round_are_in_its_words_and_notes() -> None:
@@ -437,11 +352,6 @@ def test_names_that_came_since_a_round_are_in_its_words_and_notes() -> None:
     found.category("new-01").words = "closest to a 0.50"
     found.images.loc[0, "note"] = "the model would say new-01"
     now = renamed_categories(found, {"a": "Hats", "new-01": "Owls"})
-    assert (now.category("new-01").words, now.images.note[0]) == (
-        "closest to Hats 0.50",
-        "the model would say Owls",
-    )
-    assert (found.category("new-01").words, found.images.note[0]) == (
-        "closest to a 0.50",
-        "the model would say new-01",
-    )
+    texts = [(one.category("new-01").words, one.images.note[0]) for one in (now, found)]
+    assert texts[0] == ("closest to Hats 0.50", "the model would say Owls")
+    assert texts[1] == ("closest to a 0.50", "the model would say new-01")

@@ -1,7 +1,5 @@
 """A tiny world to train in: coloured squares, a random two-block transformer, a table with a split."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal
@@ -51,7 +49,7 @@ def draw_squares(folder: Path) -> Table:
     return Table(path=path, label=label, known=known, truth=truth, problem=blank, name="squares")
 
 
-def decoded(folder: Path) -> World:
+def decoded(folder: Path) -> "World":
     table = draw_squares(folder)
     return World(table, ImageStore.decode(list(table.path), 32, progress=False))
 
@@ -65,9 +63,8 @@ def whole_network() -> torch.nn.Module:
 
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(7)
-        return timm.create_model(
-            "vit_tiny_patch16_224", img_size=32, embed_dim=32, depth=2, num_heads=2, num_classes=0
-        ).eval()
+        sizes = {"img_size": 32, "embed_dim": 32, "depth": 2, "num_heads": 2, "num_classes": 0}
+        return timm.create_model("vit_tiny_patch16_224", **sizes).eval()
 
 
 def tiny_backbone(train_blocks: int = 1) -> Backbone:
@@ -91,34 +88,16 @@ class World:
         parts = (CacheViews.parse(views), needs, self.store, tiny_backbone(), compute, rows, memory)
         return open_cache(*parts, shards=shards)
 
-    def loop(
-        self,
-        method="simgcd",
-        *,
-        out: Path | None = None,
-        seed=0,
-        table=None,
-        compute=None,
-        k=4,
-        settings=None,
-        cache=None,
-        **train,
-    ):
+    def loop(self, method="simgcd", *, k=4, seed=0, table=None, compute=None, settings=None, **given):
+        """out, cache: those of Loop; the rest of `given` is the configuration of training."""
+        more = {"folder": given.pop("out", None), "cache": given.pop("cache", None), "seed": seed}
         torch.manual_seed(seed)
         table = table or self.table
-        task = Task(len(table.known), k, 32, len(table), int(table.labelled.sum()), train.get("epochs", 2))
         defaults = {"epochs": 2, "batch_size": 16, "lr": 0.05, "save_seconds": 1e9, "precision": "fp32"}
-        return Loop(
-            TrainConfig(**{**defaults, **train}),
-            make_method(method, task, settings),
-            tiny_backbone(),
-            self.store,
-            table,
-            compute or Device.on("cpu", "fp32"),
-            seed=seed,
-            folder=out,
-            cache=cache,
-        )
+        train, compute = TrainConfig(**{**defaults, **given}), compute or Device.on("cpu", "fp32")
+        task = Task(len(table.known), k, 32, len(table), int(table.labelled.sum()), train.epochs)
+        method = make_method(method, task, settings)
+        return Loop(train, method, tiny_backbone(), self.store, table, compute, **more)
 
 
 @pytest.fixture(scope="session")
@@ -165,9 +144,8 @@ def stop_and_resume(make, out: Path, steps: int) -> Loop:
 def metrics(folder: Path, kind: str | None = None) -> list[dict]:
     """Lines of the log without times; of one kind."""
     lines = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
-    return [
-        {k: v for k, v in line.items() if k != "seconds"} for line in lines if kind in (None, line["kind"])
-    ]
+    chosen = [line for line in lines if kind in (None, line["kind"])]
+    return [{key: value for key, value in line.items() if key != "seconds"} for line in chosen]
 
 
 def weights(loop: Loop) -> dict[str, torch.Tensor]:

@@ -1,7 +1,5 @@
 """A method whose loss explodes on demand, for the guard."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import torch
@@ -51,11 +49,8 @@ class Explodes(Method):
         cls = supervised_cross_entropy(self.classifier(batch.features), batch.label, batch.labelled)
         burning = (self.rate > self.config.limit) & (now["armed"] > 0)
         factor = torch.where(burning, self.config.factor, 1.0)
-        return {
-            "cls": cls * factor,
-            "con": info_nce(batch.features),
-            "probe": self.probe - self.probe.detach(),
-        }
+        probe = self.probe - self.probe.detach()
+        return {"cls": cls * factor, "con": info_nce(batch.features), "probe": probe}
 
     def after_step(self):
         self.rate.copy_((self.probe - self.before).abs())

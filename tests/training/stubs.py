@@ -1,8 +1,6 @@
 """A tiny method of each kind that the loop must carry: stages, images, clustering at the end, a teacher, a clock per
 step, rows of its own, and tokens first and images then."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import torch
@@ -48,18 +46,10 @@ class TwoStages(Classifies):
         self.register_buffer("steps_seen", torch.zeros(()))
 
     def stages(self):
-        return [
-            Stage("represent", epochs=2, trains=("tail", "method.project", "method.classifier")),
-            Stage(
-                "classify",
-                epochs=1,
-                lr=0.01,
-                trains=("method.classifier",),
-                fresh=("method.classifier",),
-                views=Views(weak=2, strong=1, share="group", groups=2),
-                sampler="uniform",
-            ),
-        ]
+        first = Stage("represent", epochs=2, trains=("tail", "method.project", "method.classifier"))
+        own = {"trains": ("method.classifier",), "fresh": ("method.classifier",), "sampler": "uniform"}
+        views = Views(weak=2, strong=1, share="group", groups=2)
+        return [first, Stage("classify", epochs=1, lr=0.01, views=views, **own)]
 
     def schedule(self, stage, at):
         return {"first": float(stage.name == "represent")}
@@ -166,10 +156,8 @@ class TellsTheTime(Classifies):
         with torch.no_grad():
             here = torch.arange(64, device=self.ticks.device) == now["tick"]
             self.ticks.copy_(torch.where(here, now["progress"] + 1, self.ticks))
-        return {
-            "cls": self.cross_entropy(batch, batch.features),
-            "con": now["share"] * info_nce(self.project(batch.features)),
-        }
+        con = now["share"] * info_nce(self.project(batch.features))
+        return {"cls": self.cross_entropy(batch, batch.features), "con": con}
 
 
 class DrawsItsRows(Classifies):
@@ -194,9 +182,7 @@ class DrawsItsRows(Classifies):
     def loss(self, batch, now):
         assert batch.features.shape[1] == 12
         with torch.no_grad():
-            self.rows_seen.index_add_(
-                0, batch.image, torch.ones_like(batch.image, dtype=self.rows_seen.dtype)
-            )
+            self.rows_seen.index_add_(0, batch.image, torch.ones(12).to(self.rows_seen))
         f = batch.features + 0.01 * batch.random["noise"]
         cls = self.cross_entropy(batch, f)
         return {"cls": cls, "con": info_nce(f)}
@@ -225,10 +211,8 @@ class TokensThenImages(Classifies):
         return [tokens, Stage("prompt", share=0.5, lr=0.01, trains=("tail.prompt", "method"), needs="images")]
 
     def loss(self, batch, now):
-        return {
-            "cls": self.cross_entropy(batch, batch.features),
-            f"con_{batch.stage}": info_nce(batch.features),
-        }
+        cls = self.cross_entropy(batch, batch.features)
+        return {"cls": cls, f"con_{batch.stage}": info_nce(batch.features)}
 
 
 STUBS = {

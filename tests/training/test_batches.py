@@ -1,7 +1,5 @@
 """Which rows take part: every readable image, with its label if it has one."""
 
-from __future__ import annotations
-
 import dataclasses
 
 import numpy as np
@@ -12,7 +10,6 @@ from holotype.data.samplers import keyed_generator
 from holotype.data.table import Table
 from holotype.errors import InputError
 from holotype.methods import Stage, Views
-from holotype.training import batches as module
 from holotype.training.batches import StageDraws, index_rows
 
 
@@ -30,7 +27,7 @@ def table() -> Table:
     )
 
 
-def test_broken_images_take_no_part_and_lose_their_labels(table):
+def test_broken_images_take_no_part_and_batches_must_be_shared_evenly(table, monkeypatch):
     rows = index_rows(table, 3)
     assert rows.usable.tolist() == [0, 1, 2, 5, 6, 7, 8, 9]
     assert rows.labelled.tolist() == [0, 6, 9]
@@ -38,9 +35,6 @@ def test_broken_images_take_no_part_and_lose_their_labels(table):
     assert rows.steps == 2  # 8 usable images hold two full batches of 3
     assert rows.target.tolist() == [1, -1, -1, -1, -1, -1, 1, -1, -1, 0]
     assert table.target.tolist() == [1, -1, -1, 0, -1, -1, 1, -1, -1, 0]  # the table itself stays what it was
-
-
-def test_a_batch_that_cannot_be_shared_evenly_is_refused(table, monkeypatch):
     monkeypatch.setattr("holotype.training.batches.world_size", lambda: 2)
     assert index_rows(table, 4).steps == 2
     with pytest.raises(InputError, match="batch size 3 cannot be shared evenly by 2 processes"):
@@ -50,12 +44,8 @@ def test_a_batch_that_cannot_be_shared_evenly_is_refused(table, monkeypatch):
 def test_of_a_burst_one_frame_is_drawn_an_epoch() -> None:
     group = ["a"] * 4 + ["b"] * 3 + [""] * 5
     label = ["x"] * 4 + [""] * 8
-    table = Table(
-        path=np.array([f"{i}" for i in range(12)], dtype=object),
-        label=np.array(label, dtype=object),
-        known=("x",),
-        group=np.array(group, dtype=object),
-    )
+    path, label, group = (np.array(x, dtype=object) for x in ([*"abcdefghijkl"], label, group))
+    table = Table(path=path, label=label, known=("x",), group=group)
     rows = index_rows(table, 2)
     assert rows.steps == 3  # seven units
     seen = set()
@@ -97,17 +87,6 @@ def test_draws_do_not_depend_on_where_the_epoch_is_entered(world, first):
             assert torch.equal(value, theirs.tensors[name]), name
         views = [loop.source.fetch(drawn.request)["inputs"] for drawn in (mine, theirs)]
         assert torch.equal(*views)
-
-
-def test_requests_are_announced_before_they_are_fetched(world, monkeypatch):
-    loop = world.loop("simgcd")
-    seen = []
-    monkeypatch.setattr(loop.source, "expect", lambda request: seen.append("expect"))
-    for _ in drawing(loop, Stage()).draw(ROWS[:6], 5):
-        seen.append("use")
-    ahead = module.EPOCHS_AHEAD
-    assert seen[: ahead + 1] == ["expect"] * (ahead + 1)
-    assert seen.count("expect") == seen.count("use") == 6
 
 
 @pytest.mark.parametrize(("method", "own"), [("dccl", True), ("simgcd", False)])

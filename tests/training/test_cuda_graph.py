@@ -1,7 +1,5 @@
 """A captured step does what the eager step does. These tests need a GPU."""
 
-from __future__ import annotations
-
 import logging
 
 import pytest
@@ -45,21 +43,19 @@ DECIDED = {"promptcal": "method.tally."}
 @pytest.fixture(scope="module")
 def on_gpu(world, tmp_path_factory):
     device = torch.device("cuda", torch.cuda.current_device())
-    store, _ = place_pixels(
-        world.store, device, "device", find_budget(MemoryConfig(), device), tmp_path_factory.mktemp("s")
-    )
+    budget, folder = find_budget(MemoryConfig(), device), tmp_path_factory.mktemp("s")
+    store, _ = place_pixels(world.store, device, "device", budget, folder)
     return type(world)(world.table, store)
+
+
+def cache_of(world, compute, memory, **how):
+    rows, needs = torch.arange(len(world.table)), Views(weak=2, strong=1)
+    return open_cache(CacheViews(4, 2), needs, world.store, tiny_backbone(), compute, rows, memory, **how)
 
 
 def loop_on(on_gpu, method, precision="fp32", cached=False, **settings):
     compute = Device.on("cuda", precision)
-    cache = None
-    if cached:
-        rows = torch.arange(len(on_gpu.table))
-        needs = Views(weak=2, strong=1)
-        cache = open_cache(
-            CacheViews(4, 2), needs, on_gpu.store, tiny_backbone(), compute, rows, MemoryConfig()
-        )
+    cache = cache_of(on_gpu, compute, MemoryConfig()) if cached else None
     return on_gpu.loop(TRAINED.get(method, method), compute=compute, cache=cache, **settings)
 
 
@@ -147,15 +143,9 @@ def test_images_and_tokens_below_the_device_give_the_same_run(world, on_gpu, tmp
         expected.fit()
         if cached:
             compute = Device.on("cuda", "fp32")
-            memory = {
-                "host": MemoryConfig(device_gb=1e-6),
-                "disk": MemoryConfig(1e-6, 1e-6, None, str(tmp_path)),
-            }
-            rows, needs = torch.arange(len(world.table)), Views(weak=2, strong=1)
-            for level, config in memory.items():
-                cache = open_cache(
-                    CacheViews(4, 2), needs, on_gpu.store, tiny_backbone(), compute, rows, config, fixed=True
-                )
+            disk = MemoryConfig(1e-6, 1e-6, None, str(tmp_path))
+            for level, config in {"host": MemoryConfig(device_gb=1e-6), "disk": disk}.items():
+                cache = cache_of(on_gpu, compute, config, fixed=True)
                 assert cache.level == level
                 below = on_gpu.loop("rpc", compute=compute, cache=cache)
                 below.fit()

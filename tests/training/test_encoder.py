@@ -1,29 +1,22 @@
 """Images to features: the trunk in chunks, the tail with gradient, prepared tokens, placing of unread images."""
 
-from __future__ import annotations
-
-import copy
-
 import pytest
 import torch
 from torch import nn
 
 from holotype.data.augment import normalise
 from holotype.errors import InputError
-from holotype.methods import Method, Prediction, Stage, Task
+from holotype.methods import Method, Stage, Task
 from holotype.models.ema import Teacher
 from holotype.training import encoder as encode
-from holotype.training.encoder import Encoder, Unregistered, predict_table
+from holotype.training.encoder import Encoder
 from holotype.utils.device import Device
 
 from .conftest import tiny_backbone, whole_network
 from .stubs import Empty, TokensThenImages
 
+FP32 = Device.on("cpu", "fp32")
 TASK = Task(n_known=2, k=4, dim=32, n_images=8, n_labelled=2)
-
-
-def fp32() -> Device:
-    return Device.on("cpu", "fp32")
 
 
 def pictures(n: int) -> torch.Tensor:
@@ -31,19 +24,16 @@ def pictures(n: int) -> torch.Tensor:
     return torch.randint(256, (n, 3, 32, 32), dtype=torch.uint8, generator=generator)
 
 
-def test_tokens_do_not_depend_on_the_chunks(monkeypatch):
+def test_tokens_do_not_depend_on_the_chunks_and_give_the_features_of_the_images(monkeypatch):
     images = pictures(23)
-    whole = Encoder(tiny_backbone(), fp32()).inputs(images)
+    whole = Encoder(tiny_backbone(), FP32).inputs(images)
     monkeypatch.setitem(encode.CHUNK, "cpu", 5)
-    encoder = Encoder(tiny_backbone(), fp32())
+    encoder = Encoder(tiny_backbone(), FP32)
     assert encoder.chunk == 5
     torch.testing.assert_close(encoder.inputs(images), whole)
     x = normalise(images, encoder.mean, encoder.std, torch.float32)
     torch.testing.assert_close(whole, encoder.tail.prepare(encoder.trunk(x)))
-
-
-def test_prepared_tokens_give_the_features_of_the_images():
-    encoder = Encoder(tiny_backbone(), fp32())
+    encoder = Encoder(tiny_backbone(), FP32)
     images = pictures(6)
     x = normalise(images, encoder.mean, encoder.std, torch.float32)
     exact = encoder.tail(encoder.trunk(x))
@@ -73,7 +63,7 @@ class Checked(Method):
 @pytest.mark.parametrize("train_blocks", [1, 2])
 @pytest.mark.parametrize("number", [0, 1])
 def test_one_call_of_the_tail_is_the_network_in_a_stage_of_either_kind(number, train_blocks):
-    encoder = Encoder(tiny_backbone(train_blocks), fp32(), Checked(Empty(), TASK))
+    encoder = Encoder(tiny_backbone(train_blocks), FP32, Checked(Empty(), TASK))
     stage, images = encoder.method.stages()[number], pictures(6)
     inputs = encoder.inputs(images, stage.needs).unflatten(0, (2, 3))
     expected = whole_network()(normalise(images, encoder.mean, encoder.std, torch.float32))
@@ -83,7 +73,7 @@ def test_one_call_of_the_tail_is_the_network_in_a_stage_of_either_kind(number, t
 
 @pytest.mark.parametrize("train_blocks", [1, 2])
 def test_the_tail_refuses_what_no_stage_gives(train_blocks):
-    encoder = Encoder(tiny_backbone(train_blocks), fp32())
+    encoder = Encoder(tiny_backbone(train_blocks), FP32)
     prepared, x = encoder.inputs(pictures(4)), encoder.inputs(pictures(4), "images")
     tokens = encoder.trunk(x)
     # views that were not flattened, images, features, tokens of another width
@@ -96,10 +86,9 @@ def test_the_tail_refuses_what_no_stage_gives(train_blocks):
 
 def test_a_compiled_trunk_always_sees_one_shape(monkeypatch):
     seen = []
-    monkeypatch.setattr(
-        encode, "CompiledTrunk", lambda trunk, *_: lambda x: seen.append(len(x)) or trunk(x.float())
-    )
-    encoder = Encoder(tiny_backbone(), fp32(), compiled=True, images_at_once=8)
+    stand_in = lambda trunk, *_: lambda x: seen.append(len(x)) or trunk(x.float())  # noqa: E731
+    monkeypatch.setattr(encode, "CompiledTrunk", stand_in)
+    encoder = Encoder(tiny_backbone(), FP32, compiled=True, images_at_once=8)
     images = pictures(19)
     found = encoder.inputs(images)
     assert seen == [8, 8, 8]
@@ -109,7 +98,7 @@ def test_a_compiled_trunk_always_sees_one_shape(monkeypatch):
 def test_compiled_blocks_see_one_number_of_images_when_images_are_placed(monkeypatch, world):
     monkeypatch.setattr(nn.Module, "compile", lambda self, **_: None)
     method = world.loop(TokensThenImages).method
-    encoder = Encoder(tiny_backbone(), fp32(), method, compiled_blocks=True, images_at_once=8)
+    encoder = Encoder(tiny_backbone(), FP32, method, compiled_blocks=True, images_at_once=8)
     seen = []
     embed = method.embed
     method.embed = lambda stage, inputs: seen.append(len(inputs)) or embed(stage, inputs)
@@ -118,48 +107,3 @@ def test_compiled_blocks_see_one_number_of_images_when_images_are_placed(monkeyp
         found = torch.cat([encoder.embed(part) for part in x.split(8)])
         torch.testing.assert_close(found, encoder.module(x))
     assert seen == [8, 8]
-
-
-class Nearest:
-    """Category = the largest feature; probability and score say which row was asked for."""
-
-    def predict(self, features):
-        return Prediction(features.argmax(-1), features[:, 0].double(), features[:, 1])
-
-
-def test_images_that_cannot_be_read_are_placed_nowhere(monkeypatch):
-    features = torch.rand(11, 4, generator=torch.Generator().manual_seed(0))
-    rows = torch.tensor([0, 3, 4, 8, 10])
-    unread = torch.ones(11, dtype=torch.bool).index_fill(0, rows, False)
-    expected = (
-        features.argmax(-1).masked_fill(unread, -1),
-        *features[:, :2].masked_fill(unread[:, None], torch.nan).T,
-    )
-    for at_once in (encode.PREDICT_BATCH, 3):
-        monkeypatch.setattr(encode, "PREDICT_BATCH", at_once)
-        found = predict_table(Nearest(), features, rows)
-        torch.testing.assert_close(
-            (found.category, found.probability, found.known_score), expected, equal_nan=True
-        )
-
-
-class Owner(nn.Module):
-    def __init__(self, trunk) -> None:
-        super().__init__()
-        self.trunk, self.head = trunk, nn.Linear(3, 2)
-
-    def forward(self, x):
-        return self.head(self.trunk(x))
-
-
-def test_an_unregistered_module_is_called_and_looked_into_like_the_module():
-    """Its owner neither trains nor saves nor moves nor copies it."""
-    trunk = nn.Sequential(nn.Linear(4, 3), nn.Tanh())
-    frozen, x = Unregistered(trunk), torch.randn(2, 4)
-    assert torch.equal(frozen(x), trunk(x))
-    assert frozen.training == trunk.training
-    assert list(frozen.parameters()) == list(trunk.parameters())
-    owner = Owner(frozen).double()
-    assert set(owner.state_dict()) == {"head.weight", "head.bias"}
-    assert trunk[0].weight.dtype == torch.float32
-    assert copy.deepcopy(owner).trunk.module is trunk

@@ -1,7 +1,5 @@
 """What every method in METHODS owes through the loop, on coloured squares; what is true of all is tested of all."""
 
-from __future__ import annotations
-
 import hashlib
 import math
 
@@ -13,10 +11,9 @@ from holotype.clustering.metrics import clustering_accuracy
 from holotype.errors import InputError
 from holotype.methods import METHODS, dccl
 from holotype.training import batches
-from holotype.training.optim import momentum_tensors
 from holotype.training.progress import StopRequest
 
-from .conftest import SMALL, metrics, weights
+from .conftest import metrics, weights
 
 LEARNING = [name for name in METHODS if name != "kmeans"]
 LONGER = {"simgcd": 12, "debgcd": 12, "rpc": 12, "protogcd": 12, "rs": 24, "uno": 12}
@@ -31,10 +28,6 @@ LOGGED = {
     "uno": {"cluster", "over", "target_peak", "target_known", "labelled_right", "head"},
 }
 """What the log says of an epoch, beside what it says of all methods."""
-
-
-def small(name: str) -> dict:
-    return SMALL.get(name, {})
 
 
 def steps_of(loop):
@@ -53,7 +46,7 @@ def digest(tensors) -> str:
 @pytest.mark.parametrize("name", METHODS)
 def test_it_finds_the_colours_with_finite_losses(world, name, tmp_path):
     """Guessing gets a third of the images right, even with the best names for its categories."""
-    loop = world.loop(name, out=tmp_path, epochs=LONGER.get(name, 4), lr=0.1, seed=1, settings=small(name))
+    loop = world.loop(name, out=tmp_path, epochs=LONGER.get(name, 4), lr=0.1, seed=1)
     placed = loop.fit()
     truth = np.unique(world.table.truth.astype(str), return_inverse=True)[1]
     hidden = ~world.table.labelled
@@ -63,20 +56,13 @@ def test_it_finds_the_colours_with_finite_losses(world, name, tmp_path):
     assert all(math.isfinite(value) for line in epochs for value in line.values() if isinstance(value, float))
     last = epochs[-1] if epochs else {}
     assert last.keys() >= LOGGED.get(name, set())
-    if name == "rs":
-        assert last["pair_precision"] > 0.9
-    if name == "protogcd":
-        assert (epochs[0]["hard_share"], last["hard_share"]) == (0, 1)
-    if name == "dccl":
-        assert all(
-            min(line["concepts"], line["positives"] - 3) > 0 and line["outliers"] < 48 for line in epochs
-        )
+    assert torch.equal(loop.predict().category, placed.category)
 
 
 @pytest.mark.parametrize("name", LEARNING)
 def test_whatever_learns_gets_a_gradient_and_nothing_else_changes(world, name):
     """Within two epochs of each stage, in which methods that take turns have done so."""
-    loop = world.loop(name, epochs=2, settings=small(name))
+    loop = world.loop(name, epochs=2)
     trunk = digest(loop.encoder.trunk.state_dict())
     frozen = {n: p.clone() for n, p in loop.modules.named_parameters() if n not in loop.learnable}
     missing = {stage.name: {n for n in loop.learnable if n.startswith(stage.trains)} for stage in loop.stages}
@@ -100,7 +86,7 @@ def test_without_a_novel_category_every_image_gets_a_known_class(world, name):
         with pytest.raises(InputError, match=r"UNO\+ needs a novel category"):
             world.loop(name, k=2)
         return
-    placed = world.loop(name, k=2, epochs=1, settings=small(name)).fit()
+    placed = world.loop(name, k=2, epochs=1).fit()
     assert set(placed.category.tolist()) <= {0, 1}
 
 
@@ -113,7 +99,7 @@ def test_batches_without_a_single_label(world, name, monkeypatch, tmp_path):
 
     monkeypatch.setitem(batches.SAMPLERS, "balanced", unlabelled_rows)
     monkeypatch.setattr(dccl, "balanced_rows", unlabelled_rows)
-    loop = world.loop(name, epochs=1, out=tmp_path, settings=small(name))
+    loop = world.loop(name, epochs=1, out=tmp_path)
     placed = loop.fit()
     assert placed.probability.isfinite().all()
     assert all(p.isfinite().all() for p in loop.learnable.values())
@@ -127,7 +113,7 @@ def test_one_image_a_class(world, name):
     table, store = world.table.take(rows), world.store
     assert table.labelled.tolist() == [True, True, False, False]
     few = type(world)(table, type(store).decode(list(table.path), 32, progress=False))
-    placed = few.loop(name, epochs=1, batch_size=2, settings=small(name)).fit()
+    placed = few.loop(name, epochs=1, batch_size=2).fit()
     assert placed.category.shape == (4,)
     assert placed.probability.isfinite().all()
 
@@ -139,68 +125,12 @@ def test_one_image_in_a_step_is_too_few_for_uno(world):
     world.loop("uno", batch_size=2, epochs=1).fit()
 
 
-PROMPT_SETTINGS = {
-    "sptnet": {"prompt_epochs": 3.0, "turn": 2},
-    "promptcal": {"proj_out": 32, "n_init": 5, "quantile": 0.5, "affinity_epochs": 1.0},
-}
-
-
-def loop_of(world, name, **given):
-    return world.loop(name, settings=PROMPT_SETTINGS[name] | given.pop("settings", {}), **given)
-
-
-def test_who_stands_still_in_sptnet_stays_to_the_bit_with_its_momentum(world):
-    loop = loop_of(world, "sptnet", epochs=1, settings={"prompt_epochs": 6.0})
-    sides = {"prompt": ("tail.prompt",), "network": ("tail.tail", "method.projector", "method.classifier")}
-
-    def state() -> dict[str, str]:
-        momentum = momentum_tensors(loop.current.step.optimiser, loop.learnable)
-        every = {**loop.model_tensors(), **{n.removeprefix("momentum."): m for n, m in momentum.items()}}
-        every |= {f"{n} ": t for n, t in loop.model_tensors().items()}
-        return {
-            side: digest({n: t for n, t in every.items() if n.startswith(p)}) for side, p in sides.items()
-        }
-
-    start, before, turns = digest(loop.encoder.module.prompt.state_dict()), None, ""
-    for _ in steps_of(loop):
-        if loop.position.stage == 0:
-            assert digest(loop.encoder.module.prompt.state_dict()) == start  # the prompt waits for its stage
-        elif before is not None:
-            moved = [side for side, now in state().items() if now != before[side]]
-            assert len(moved) == 1
-            turns += moved[0][0]
-        before = state() if loop.position.stage == 1 else None
-    assert turns == "nnppnnppnnppnnppn"  # the first step was the prompt's
-
-
 def test_the_first_stage_of_sptnet_is_simgcd_to_the_bit(world):
     """The same draws, so that the two can be compared in pairs; its heads are drawn before the prompt."""
-    simgcd, loop = world.loop("simgcd"), loop_of(world, "sptnet")
+    simgcd, loop = world.loop("simgcd"), world.loop("sptnet")
     simgcd.fit()
     for _ in steps_of(loop):
         if loop.position.stage == 0:
             found = weights(loop)
     for name, theirs in weights(simgcd).items():
         assert torch.equal(found[name.replace("tail.", "tail.tail.", 1)], theirs), name
-
-
-def test_sptnet_takes_its_first_stage_from_a_cache(world, tmp_path):
-    cached = loop_of(world, "sptnet", cache=world.cache(tmp_path))
-    cached.fit()
-    assert cached.mode == "cached 4+2 2 epochs, images 6 epochs"
-    exact = loop_of(world, "sptnet")
-    exact.fit()
-    assert not torch.equal(weights(cached)["method.classifier.v"], weights(exact)["method.classifier.v"])
-
-
-def test_promptcal_enters_its_second_stage_with_a_fresh_head_and_its_teacher_follows(world):
-    loop = loop_of(world, "promptcal", settings={"momentum": 1.0})
-    fresh = {n: t.clone() for n, t in loop.initial.items() if n.startswith("method.prompt_head")}
-    loop.fit()
-    after = weights(loop)
-    for name, begun in fresh.items():  # m = 1: the teacher stays what it was as the stage began
-        taught = after[name.replace("method.prompt_head", "method.teacher.copies.1")]
-        assert torch.equal(taught, begun)
-        assert not torch.equal(after[name], begun) or "bias" in name
-    assert int(after["method.memory.count"]) == 48
-    assert after["method.memory_label.rows"].min() == -1

@@ -1,7 +1,5 @@
 """Loops that take turns end where they would end alone; one that fails or is stopped leaves the others in order."""
 
-from __future__ import annotations
-
 import contextlib
 import re
 from types import SimpleNamespace
@@ -96,32 +94,26 @@ def test_on_a_gpu_every_loop_has_a_stream_and_the_default_one_is_waited_for(monk
     """With a stand-in for the GPU: what is queued where, and when everybody waits."""
     happened: list[object] = []
 
-    class Stream:
-        def __init__(self, device):
-            self.device = device
-
-    @contextlib.contextmanager
     def current(stream):
         happened.append(stream)
-        yield
+        return contextlib.nullcontext()
 
-    monkeypatch.setattr(torch.cuda, "Stream", Stream)
+    def training(stop, bar):
+        yield from (None, None)
+        return Prediction(*(torch.zeros(1) for _ in range(3)))
+
+    monkeypatch.setattr(torch.cuda, "Stream", lambda device: object())
     monkeypatch.setattr(torch.cuda, "stream", current)
     monkeypatch.setattr(torch.cuda, "synchronize", lambda device: happened.append("wait"))
-
-    class Short:
-        compute = SimpleNamespace(device=torch.device("cuda"))
-        progress, total_steps = False, 2
-
-        def training(self, stop, bar):
-            yield
-            yield
-            return Prediction(*(torch.zeros(1) for _ in range(3)))
-
-        def seconds(self):
-            return 1.0
-
-    ended = train_in_turns({"one": Short(), "other": Short()})
+    gpu = SimpleNamespace(device=torch.device("cuda"))
+    facts = {
+        "compute": gpu,
+        "progress": False,
+        "total_steps": 2,
+        "training": training,
+        "seconds": lambda: 1.0,
+    }
+    ended = train_in_turns({name: SimpleNamespace(**facts) for name in ("one", "other")})
     assert set(ended) == {"one", "other"}
     assert happened[0] == happened[-1] == "wait"
     one, other = happened[1:3]

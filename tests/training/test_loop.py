@@ -1,7 +1,5 @@
 """The loop: every kind of method trains, resumes bit for bit, and never sees the truth."""
 
-from __future__ import annotations
-
 import dataclasses
 from functools import partial
 from itertools import accumulate
@@ -18,16 +16,6 @@ from .conftest import assert_equal_weights, interrupt_after, metrics, stop_and_r
 from .stubs import STUBS, TwoStages
 
 TRAINED = {**{name: cls for name, cls in METHODS.items() if name != "kmeans"}, **STUBS}
-
-
-@pytest.mark.parametrize("name", [*METHODS, *STUBS])
-def test_every_kind_of_method_goes_through_the_loop(world, name):
-    loop = world.loop(TRAINED.get(name, name))
-    placed = loop.fit()
-    assert placed.category.shape == (len(world.table),)
-    assert 0 <= placed.category.min() <= placed.category.max() < 4
-    assert torch.isfinite(placed.probability).all()
-    assert torch.equal(loop.predict().category, placed.category)
 
 
 @pytest.mark.parametrize("name", TRAINED)
@@ -55,9 +43,11 @@ def test_a_run_on_cached_views_resumes_bit_for_bit(world, name, tmp_path):
     assert not torch.equal(weights(exact)["method.classifier.v"], weights(whole)["method.classifier.v"])
 
 
-def test_a_method_with_an_encoder_of_its_own_refuses_the_cache(world, tmp_path):
+def test_a_cache_for_an_encoder_of_its_own_and_a_batch_larger_than_the_data_set_are_refused(world, tmp_path):
     with pytest.raises(InputError, match="OwnEncoder cannot use cached views"):
         world.loop(STUBS["images"], cache=world.cache(tmp_path))
+    with pytest.raises(InputError, match=r"batch size 64 is larger than the 48 usable images of squares"):
+        world.loop("simgcd", batch_size=64)
 
 
 def test_the_log_of_a_resumed_run_has_every_epoch_once(world, tmp_path):
@@ -113,11 +103,6 @@ def test_images_with_a_problem_are_left_out_and_marked(world):
     assert placed.category[[0, 5]].tolist() == [-1, -1]
     assert placed.probability[[0, 5]].isnan().all()
     assert (placed.category >= 0).sum() == len(world.table) - 2
-
-
-def test_a_batch_larger_than_the_data_set_is_refused(world):
-    with pytest.raises(InputError, match=r"batch size 64 is larger than the 48 usable images of squares"):
-        world.loop("simgcd", batch_size=64)
 
 
 def test_a_loss_that_is_no_number_ends_the_run_and_keeps_the_sound_state(world, tmp_path):

@@ -1,7 +1,5 @@
 """SGD: what decays, what is frozen, and that saved momentum gives the very next step."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np
@@ -62,7 +60,7 @@ def test_groups_are_those_of_the_reference_code():
     assert {name for name, p in learnable.items() if not p.requires_grad} == frozen
 
 
-def test_what_a_stage_does_not_train_is_frozen_until_one_does():
+def test_what_a_stage_does_not_train_is_frozen_until_one_does_and_nothing_is_refused():
     learnable = network()
     before = {name: p.detach().clone() for name, p in learnable.items()}
     step(learnable, build_sgd(learnable, ("method",), 0.1, 0.9, 0.1), 0)
@@ -71,9 +69,6 @@ def test_what_a_stage_does_not_train_is_frozen_until_one_does():
         assert torch.equal(p, before[name]) != name.startswith("method"), name
     step(learnable, build_sgd(learnable, ("tail",), 0.1, 0.9, 0.1), 1)
     assert all(not torch.equal(p, before[name]) for name, p in learnable.items())
-
-
-def test_a_stage_that_trains_nothing_is_refused():
     with pytest.raises(InputError, match="no parameter learns: none begins with trunk or other"):
         build_sgd(network(), ("trunk", "other"), 0.1, 0.9, 0.0)
 
@@ -129,15 +124,13 @@ def test_the_longest_prefix_decides_the_rate_and_the_decay_and_vectors_never_dec
     assert torch.equal(learnable["method.v"], before)
 
 
-@pytest.mark.parametrize("block_rate", [1.0, 0.3])
-def test_earlier_blocks_learn_at_a_share_of_the_rate_of_the_block_after_them(block_rate):
+@pytest.mark.parametrize("share", [1.0, 0.3])
+def test_earlier_blocks_learn_at_a_share_of_the_rate_of_the_block_after_them(share):
     names = ("tail.blocks.10.w", "tail.blocks.11.w", "tail.blocks.12.w", "tail.norm", "method.v", "method.w")
     learnable = {name: nn.Parameter(torch.zeros(2, 2)) for name in names}
     own = (ParamGroup("method.w", lr=0.4),)
-    optimiser = build_sgd(
-        learnable, ("tail", "method"), 0.1, 0.9, 0.0, own, slowed=0.5, block_rate=block_rate
-    )
+    optimiser = build_sgd(learnable, ("tail", "method"), 0.1, 0.9, 0.0, own, slowed=0.5, block_rate=share)
     found = {name: rate for name, (rate, _) in settings_of(learnable, optimiser).items()}
-    shares = (block_rate**2, block_rate, 1, 1, 1, 2)
-    assert found == pytest.approx({name: 0.1 * share for name, share in zip(names, shares, strict=True)})
+    shares = (share**2, share, 1, 1, 1, 2)
+    assert found == pytest.approx({name: 0.1 * rate for name, rate in zip(names, shares, strict=True)})
     assert logged_rate(optimiser, 0, Progress(0, 4)) == pytest.approx(0.1)

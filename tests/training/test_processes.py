@@ -1,7 +1,5 @@
 """Two processes give the weights of one."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal
@@ -16,19 +14,9 @@ import torch.multiprocessing as mp
 from safetensors.torch import load_file
 
 from holotype.training.checkpoint import read_checkpoint_info
-from holotype.utils.distributed import all_gather_rows, local_rows, sum_gradients, world_size
 
 from .conftest import assert_equal_weights, metrics, weights
 from .two_processes import CASES, ROOMS, caches, restarts, tells, train_all, worker
-
-
-def test_one_process_gathers_nothing():
-    x = torch.randn(4, 3)
-    assert world_size() == 1
-    assert all_gather_rows(x) is x
-    assert torch.equal(local_rows(x), x)
-    sum_gradients([torch.nn.Parameter(x)], [])
-
 
 LATER = ("timm", "torch._dynamo", "scipy.optimize")
 """What training imports on its way."""
@@ -61,9 +49,6 @@ def test_two_processes_give_the_weights_of_one(world, tmp_path):
     assert not torch.allclose(start["method.classifier.v"].double(), trained["method.classifier.v"])
 
 
-# -- what processes tell each other -----------------------------------------------------------------------
-
-
 def run_two(job, tmp_path):
     """`job` of two_processes.py in two processes; returns what each of them noted."""
     start_two(job, str(tmp_path))
@@ -75,13 +60,8 @@ def run_two(job, tmp_path):
 def test_what_one_finds_all_know(tmp_path):
     first, second = run_two(tells, tmp_path)
     assert first == second
-    assert first == {
-        "first": 0,
-        "all": [0, 10],
-        "fault": "the first one's",
-        "here": 2,
-        "resumed": [5, [1.0, 1.0, 1.0]],
-    }
+    assert first.pop("resumed") == [5, [1.0, 1.0, 1.0]]
+    assert first == {"first": 0, "all": [0, 10], "fault": "the first one's", "here": 2}
 
 
 @pytest.mark.processes

@@ -1,7 +1,5 @@
 """Runs that leave their course: back once with half the rate, the same after a kill, and no other run is touched."""
 
-from __future__ import annotations
-
 import logging
 import math
 
@@ -11,7 +9,6 @@ import torch
 from holotype.errors import InputError
 from holotype.training.checkpoint import read_checkpoint_info
 from holotype.training.divergence import Restart, all_finite
-from holotype.training.interleave import train_in_turns
 from holotype.utils.atomic import write_text
 
 from .conftest import assert_equal_weights, metrics, weights
@@ -47,24 +44,17 @@ def test_a_run_goes_back_once_and_ends_sound(world, tmp_path, caplog, kept, fact
         assert rates == pytest.approx([*sound[:at], *(rate / 2 for rate in sound[at:])])
 
 
-def test_a_run_that_always_explodes_ends_in_a_sentence(world, tmp_path):
+def test_a_run_that_always_explodes_ends_in_a_sentence_and_a_stage_goes_back_to_its_start(world, tmp_path):
     """The same command says the same, and tries no third time."""
-    for said in (
-        r"^the loss became \{'cls': nan.* in epoch 3 of stage train, after the run",
-        "the loss became",
-    ):
+    for said in (r"^the loss became \{'cls': nan.* in epoch 3 of stage train, after", "the loss became"):
         with pytest.raises(InputError, match=said):
             explosive(world, limit=0.0, out=tmp_path).fit()
         assert [line["kind"] for line in metrics(tmp_path)] == ["epoch", "epoch", "restart"]
-
-
-def test_the_first_epoch_of_a_later_stage_goes_back_to_its_start(world, tmp_path):
-    loop = explosive(world, stages=2, at=0, limit=0.06, epochs=2, out=tmp_path)
+    loop = explosive(world, stages=2, at=0, limit=0.06, epochs=2, out=tmp_path / "stages")
     loop.fit()
     assert loop.guard.restarts == [Restart("second", 0, 0, 0.05)]
-    assert [(line["stage"], line["epoch"]) for line in metrics(tmp_path)] == [
-        *(("first", 0), ("second", 0), ("second", 0), ("second", 1))
-    ]
+    told = [(line["stage"], line["epoch"]) for line in metrics(tmp_path / "stages")]
+    assert told == [("first", 0), ("second", 0), ("second", 0), ("second", 1)]
 
 
 class Killed(BaseException):
@@ -104,22 +94,6 @@ def test_a_run_that_was_killed_ends_as_one_that_was_not(world, tmp_path, uninter
     assert metrics(tmp_path) == uninterrupted[1]
 
 
-def test_a_kill_before_the_first_state_after_the_restart(world, tmp_path, uninterrupted):
-    """The state is one of the bad stretch, and the restart that it does not know of comes again, once."""
-    with pytest.raises(Killed):
-        kill_after(explosive(world, out=tmp_path), 9).fit()
-    assert "sound" in read_checkpoint_info(tmp_path)["guard"]
-    second = explosive(world, out=tmp_path)
-    second.config.save_seconds = 1e9
-    with pytest.raises(Killed):
-        kill_after(second, 6).fit()
-    assert [line["kind"] for line in metrics(tmp_path)] == ["epoch", "epoch", "restart", "epoch"]
-    loop = explosive(world, out=tmp_path)
-    loop.fit()
-    assert_equal_weights(weights(loop), uninterrupted[0])
-    assert metrics(tmp_path) == uninterrupted[1]
-
-
 def test_a_state_written_after_the_restart_never_takes_the_place_of_one_before(world, tmp_path, monkeypatch):
     """The same counters come again: a kill between tensors and facts must leave a pair that belongs together."""
     with pytest.raises(Killed):
@@ -147,18 +121,6 @@ def test_a_state_written_after_the_restart_never_takes_the_place_of_one_before(w
         loop.fit()
     assert read_checkpoint_info(tmp_path) == before
     assert (tmp_path / before["tensors"]).read_bytes() == tensors
-
-
-def test_of_loops_that_take_turns_each_goes_its_own_way(world):
-    names = {"restarts": {}, "always": {"limit": 0.0}, "sound": {"limit": 1.0}}
-    loops = {name: explosive(world, seed=seed, **fuse) for seed, (name, fuse) in enumerate(names.items())}
-    ended = train_in_turns(loops)
-    assert isinstance(ended["always"].outcome, InputError)
-    assert [len(loop.guard.restarts) for loop in loops.values()] == [1, 1, 0]
-    for seed, name in ((0, "restarts"), (2, "sound")):
-        alone = explosive(world, seed=seed, **names[name])
-        assert torch.equal(alone.fit().category, ended[name].prediction().category)
-        assert_equal_weights(weights(loops[name]), weights(alone))
 
 
 @pytest.mark.parametrize("method", ["simgcd", "rpc"])

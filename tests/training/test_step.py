@@ -1,7 +1,5 @@
 """The step: sums of terms, and what is never captured."""
 
-from __future__ import annotations
-
 import dataclasses
 from contextlib import contextmanager, nullcontext
 from functools import partial
@@ -85,20 +83,13 @@ class CountsInPassing(SimGCD):
         return super().loss(batch, now)
 
 
-def test_a_buffer_that_is_not_saved_is_put_back_too(world, monkeypatch):
+def test_a_buffer_that_is_not_saved_is_put_back_and_captures_are_told_by_stage(world, monkeypatch, tmp_path):
     monkeypatch.setattr(module, "can_capture", lambda device: True)
     monkeypatch.setattr(module, "CapturedStep", Rehearsed)
     loop = world.loop(CountsInPassing, epochs=2)
     loop.fit()
     assert int(loop.method.seen) == 2 * loop.steps
-
-
-def test_captures_are_told_stage_by_stage_also_by_a_run_that_was_stopped_between(
-    world, monkeypatch, tmp_path
-):
-    """The last stage of SPTNet is never captured; that the first one was is known after it, and after a stop."""
-    monkeypatch.setattr(module, "can_capture", lambda device: True)
-    monkeypatch.setattr(module, "CapturedStep", Rehearsed)
+    # the last stage of SPTNet is never captured; that the first one was is known after it, and after a stop
     loop = stop_and_resume(partial(world.loop, "sptnet"), tmp_path, 7)
     assert loop.captured == {"simgcd": True, "prompts": False}
 

@@ -1,7 +1,5 @@
 """Where views come from: exact views replayed by hand, cached ones found again, for one process and for two."""
 
-from __future__ import annotations
-
 import gc
 import itertools
 import time
@@ -50,15 +48,18 @@ def cached(world, tmp_path):
     return CachedViews(cache, Encoder(backbone, compute))
 
 
+@pytest.fixture(params=["fresh", "cached"])
+def source(request):
+    return request.getfixturevalue(request.param)
+
+
 def features(source, views, key=KEY, rows=ROWS):
     """(T, V, b, D) of the steps `rows`."""
     requests = source.draw(rows, views, key)
     for request in requests:
         source.expect(request)
-    n_views = views.weak + views.strong
-    return torch.stack(
-        [source.encoder.embed(source.views(source.fetch(r))).unflatten(0, (n_views, -1)) for r in requests]
-    )
+    found = [source.encoder.embed(source.views(source.fetch(request))) for request in requests]
+    return torch.stack(found).unflatten(1, (views.weak + views.strong, -1))
 
 
 def crop_by_hand(store, view):
@@ -78,9 +79,7 @@ def test_fresh_views_are_what_their_key_says(fresh):
     torch.testing.assert_close(found, expected.view_as(found))
 
 
-@pytest.mark.parametrize("kind", ["fresh", "cached"])
-def test_views_differ_and_repeat(kind, request):
-    source = request.getfixturevalue(kind)
+def test_views_differ_and_repeat(source):
     views, rows = Views(weak=2, strong=2), ROWS.clamp_min(1)
     found = features(source, views, rows=rows)
     assert torch.equal(found, features(source, views, rows=rows))
@@ -88,29 +87,6 @@ def test_views_differ_and_repeat(kind, request):
         for second in range(first):
             assert not torch.equal(found[:, first], found[:, second]), (first, second)
     assert not torch.equal(found, features(source, views, (*KEY[:3], 3), rows=rows))
-
-
-@pytest.mark.parametrize("kind", ["fresh", "cached"])
-def test_weak_views_do_not_depend_on_the_strong_ones(kind, request):
-    source, rows = request.getfixturevalue(kind), ROWS.clamp_min(1)
-    alone, beside = (features(source, Views(weak=2, strong=s), rows=rows) for s in (0, 1))
-    torch.testing.assert_close(alone, beside[:, :2])
-
-
-@pytest.mark.parametrize(("share", "different"), [("batch", 1), ("group", 2), ("none", 6)])
-def test_who_shares_the_strong_operations(fresh, monkeypatch, share, different):
-    seen = []
-    monkeypatch.setattr(
-        sources, "apply_recipe", lambda x, recipe: seen.append(recipe) or apply_recipe(x, recipe)
-    )
-    features(fresh, Views(weak=1, strong=2, share=share, groups=2), rows=ROWS[:1])
-    assert len(seen) == 2
-    for recipe in seen:
-        drawn = [tuple(float(x) for f in vars(recipe).values() for x in f[row]) for row in range(6)]
-        assert len(set(drawn)) == different
-        if share == "group":
-            assert drawn == drawn[:2] * 3
-    assert not torch.equal(seen[0].cutout, seen[1].cutout)
 
 
 def test_a_cached_view_is_the_view_that_the_key_of_the_cache_says(world, cached):
@@ -140,26 +116,22 @@ def test_distinct_numbers_are_distinct_and_uniform():
     assert (others - 200).abs().max() < 5 * 200**0.5
 
 
-@pytest.mark.parametrize("kind", ["fresh", "cached"])
-def test_evaluation_sees_the_centre_of_each_image(world, kind, request):
+def test_evaluation_sees_the_centre_of_each_image(world, source):
     """By hand: a stored image of 40 x 36 pixels at 32 is cut in its middle, without a mirror."""
-    source, store, rows = request.getfixturevalue(kind), world.store, torch.arange(1, 11)
-    centre = []
+    centre, store, rows = [], world.store, torch.arange(1, 11)
     for row in rows:
         image = store.image(int(row))
         top, left = (round((side - 32) / 2) for side in image.shape[:2])
         centre.append(image[top : top + 32, left : left + 32].permute(2, 0, 1))
     encoder = source.encoder
     expected = encoder.embed(encoder.inputs(torch.stack(centre)))
-    tolerance = 1e-6 if kind == "fresh" else 5e-3
+    tolerance = 1e-6 if isinstance(source, FreshViews) else 5e-3
     torch.testing.assert_close(evaluation_features(source, rows), expected, atol=tolerance, rtol=tolerance)
 
 
-@pytest.mark.parametrize("kind", ["fresh", "cached"])
-def test_rows_of_several_processes_make_the_same_batch(kind, request, monkeypatch):
+def test_rows_of_several_processes_make_the_same_batch(source, monkeypatch):
     """Each of two processes encodes every second row of the batch; together they have all of it."""
-    source, rows = request.getfixturevalue(kind), ROWS.clamp_min(1)
-    views = Views(weak=1, strong=1, share="none")
+    views, rows = Views(weak=1, strong=1, share="none"), ROWS.clamp_min(1)
     whole = features(source, views, rows=rows)
     centres = evaluation_features(source, rows[0, :5])
     parts, own = [], []
@@ -181,11 +153,9 @@ def test_rows_of_several_processes_make_the_same_batch(kind, request, monkeypatc
     torch.testing.assert_close(evaluation_features(source, rows[0, :5]), centres)
 
 
-@pytest.mark.parametrize("kind", ["fresh", "cached"])
-def test_what_lies_elsewhere_is_fetched_ahead_and_is_the_same(kind, request):
+def test_what_lies_elsewhere_is_fetched_ahead_and_is_the_same(source):
     """A store or cache below the device: views arrive through Ahead, in the order in which they were announced."""
-    source, rows = request.getfixturevalue(kind), ROWS.clamp_min(1)
-    views = Views(weak=2, strong=1, share="none")
+    views, rows = Views(weak=2, strong=1, share="none"), ROWS.clamp_min(1)
     whole = features(source, views, rows=rows)
     centres = evaluation_features(source, rows[0])
     source.on_device = False
@@ -242,7 +212,7 @@ def double(request: int) -> Tensor:
 
 @pytest.mark.parametrize("thread", [False, True])
 @pytest.mark.parametrize("depth", [1, 2, 5])
-def test_results_come_in_the_order_of_the_requests(start: Start, thread: bool, depth: int) -> None:
+def test_results_come_in_order_and_no_more_than_depth_wait(start: Start, thread: bool, depth: int) -> None:
     def uneven(request: int) -> Tensor:
         time.sleep(0.001 * (request % 3))
         return double(request)
@@ -255,9 +225,6 @@ def test_results_come_in_the_order_of_the_requests(start: Start, thread: bool, d
         ahead.expect(request)
     taken += [int(ahead.take()) for _ in range(4)]
     assert taken == [2 * request for request in range(12)]
-
-
-def test_no_more_than_depth_results_wait(start: Start) -> None:
     made: list[int] = []
     ahead = start(lambda request: made.append(request) or double(request), CPU, 2, thread=True)
     for request in range(10):
@@ -302,51 +269,3 @@ def test_what_is_dropped_never_comes(start: Start, thread: bool) -> None:
         ahead.take()
     ahead.expect(7)
     assert int(ahead.take()) == 14
-
-
-needs_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
-
-
-def batch(request: int, pin: bool = False) -> Tensor:
-    """(4, 3, 64, 64) laid out channels last, filled with random bytes."""
-    generator = torch.Generator().manual_seed(request)
-    pixels = torch.randint(0, 256, (4, 64, 64, 3), dtype=torch.uint8, generator=generator)
-    return (pixels.pin_memory() if pin else pixels).permute(0, 3, 1, 2)
-
-
-@needs_gpu
-@pytest.mark.parametrize("pin", [False, True])
-def test_the_gpu_gets_the_same_bytes(start: Start, pin: bool) -> None:
-    device = torch.device("cuda")
-    ahead = start(lambda request: batch(request, pin), device)
-    side = torch.cuda.Stream()
-    results = []
-    for request in range(50):
-        ahead.expect(request)
-    for request in range(50):
-        # Taken on changing streams and used at once, while later copies are on their way.
-        with torch.cuda.stream(side if request % 2 else torch.cuda.current_stream()):
-            taken = ahead.take()
-            assert taken.device.type == "cuda"
-            assert taken.stride() == batch(request).stride()
-            results.append(taken.long().add(1).sub(1))
-            del taken
-    torch.cuda.synchronize()
-    for request, result in enumerate(results):
-        assert torch.equal(result.cpu(), batch(request).long()), request
-
-
-@needs_gpu
-def test_the_gpu_computes_while_the_next_batch_comes(start: Start) -> None:
-    """take() does not wait for the work that is queued on the device."""
-    ahead = start(batch, torch.device("cuda"))
-    for request in range(3):
-        ahead.expect(request)
-    ahead.take()
-    torch.cuda.synchronize()
-    torch.cuda._sleep(2_000_000_000)  # about a second
-    busy = torch.cuda.Event()
-    busy.record()
-    taken = ahead.take()
-    assert not busy.query()
-    assert torch.equal(taken.cpu(), batch(1))

@@ -1,8 +1,6 @@
 """The work of one process of the pool in test_processes.py: every method, in float64, then its weights to a file; and
 what processes tell each other."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import shutil
@@ -86,9 +84,6 @@ def restarts(rank: int, out: str) -> None:
     note(out, rank, restarts=told, weights=digest(*loop.model_tensors().values()), sentence=sentence)
 
 
-# -- what processes tell each other -----------------------------------------------------------------------
-
-
 def meet(rank: int, out: str) -> None:
     narrow()
     torch.set_num_threads(1)
@@ -114,20 +109,11 @@ def tells(rank: int, out: str) -> None:
     first = run_on_rank0(lambda: rank)
     assert broadcast_object(rank) == 0
     journal = Checkpointer(Path(out) / f"run-{rank}")  # on a disk each
-    journal.save(
-        CheckpointState(Position(0, 1, 2, 5, True), 2.5, {"a": torch.ones(3)})
-    )  # the first alone does
+    journal.save(CheckpointState(Position(0, 1, 2, 5, True), 2.5, {"a": torch.ones(3)}))  # by the first alone
     state = journal.resume()
     step = None if state is None else [state.position.counter, state.tensors["a"].tolist()]
-    note(
-        out,
-        rank,
-        first=first,
-        all=all_gather_object(10 * rank),
-        fault=fault,
-        here=local_world_size(),
-        resumed=step,
-    )
+    told = {"first": first, "all": all_gather_object(10 * rank), "fault": fault, "here": local_world_size()}
+    note(out, rank, **told, resumed=step)
 
 
 ROOMS = {

@@ -1,13 +1,10 @@
 """Files are the old content or the new one, never a part."""
 
-from __future__ import annotations
-
 import errno
 import os
 import stat
 import subprocess
 import sys
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -72,20 +69,6 @@ def test_any_name_that_a_file_can_have_can_be_written_and_an_impossible_place_is
         write_text(tmp_path / name / "a.txt", "new")
 
 
-def test_many_threads_may_write_one_file(tmp_path):
-    """Each writes a word of its own, long enough to be seen half."""
-    file, words = tmp_path / "a.txt", [letter * 20_000 for letter in "abcdefgh"]
-
-    def write(number: int) -> str:
-        write_text(file, words[number % len(words)])
-        return file.read_text()
-
-    with ThreadPoolExecutor(8) as pool:
-        seen = list(pool.map(write, range(WRITERS * TIMES)))
-    assert set(seen) <= set(words)
-    assert names(tmp_path) == ["a.txt"]
-
-
 @pytest.mark.processes
 @pytest.mark.xdist_group("processes")
 def test_many_processes_may_write_one_file(tmp_path):
@@ -96,9 +79,6 @@ def test_many_processes_may_write_one_file(tmp_path):
     assert [process.returncode for process in running] == [0] * WRITERS, said
     assert file.read_text() in {letter * 20_000 for letter in "abcd"}
     assert names(tmp_path) == ["a.txt"]
-
-
-# -- links ------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.skipif(os.name != "posix", reason="there are no modes")
@@ -119,9 +99,6 @@ def test_nothing_is_written_through_a_link_and_files_have_the_users_mode(tmp_pat
     assert (precious.read_text(), (folder / "a.txt").read_text()) == ("mine", "new")
     assert not (folder / "a.txt").is_symlink()
     assert stat.S_IMODE((folder / "a.txt").stat().st_mode) == 0o640
-
-
-# -- left-over parts --------------------------------------------------------------------------------------
 
 
 @pytest.mark.skipif(os.name != "posix", reason="there is no such kill")
@@ -146,7 +123,7 @@ def test_what_is_being_written_and_parts_of_others_are_not_swept_away(tmp_path):
     assert (tmp_path / "a.txt").read_text() == "new"
 
 
-def test_without_locks_parts_go_when_they_are_old(tmp_path, monkeypatch):
+def test_without_locks_old_parts_go_and_one_swept_before_its_lock_is_made_anew(tmp_path, monkeypatch):
     def refuse(descriptor: int) -> bool:
         raise locks.NoLocks("none here")
 
@@ -159,10 +136,9 @@ def test_without_locks_parts_go_when_they_are_old(tmp_path, monkeypatch):
     assert names(tmp_path) == [fresh.name]
     write_text(tmp_path / "a.txt", "new")
     assert (tmp_path / "a.txt").read_text() == "new"
-
-
-def test_a_part_that_was_swept_before_its_lock_is_made_anew(tmp_path, monkeypatch):
-    """Somebody sweeps in the moment between the making of the file and its lock."""
+    # somebody sweeps in the moment between the making of the file and its lock
+    (tmp_path / "a.txt").unlink()
+    fresh.unlink(missing_ok=True)
     seen = []
 
     def swept_first(descriptor: int) -> bool:
@@ -195,10 +171,9 @@ def test_what_was_left_deep_in_a_run_goes_and_what_links_point_to_stays(tmp_path
     assert names(other) == [part_of(other, "scores.json").name, "scores.json"]
 
 
-# -- folders and files that a user named ------------------------------------------------------------------
-
-
-def test_a_folder_appears_when_it_is_whole_and_of_two_who_make_one_the_first_does(tmp_path):
+def test_a_folder_is_whole_of_two_who_make_one_the_first_does_and_it_is_replaced_where_that_is_wanted(
+    tmp_path,
+):
     with atomic_folder(tmp_path / "images") as mine, atomic_folder(tmp_path / "images") as theirs:
         (mine / "mine.png").write_text("")
         (theirs / "theirs.png").write_text("")
@@ -208,14 +183,9 @@ def test_a_folder_appears_when_it_is_whole_and_of_two_who_make_one_the_first_doe
         raise ValueError("half")
     assert names(tmp_path) == ["images"]
     assert names(tmp_path / "images") == ["theirs.png"]
-
-
-def test_a_folder_is_replaced_whole_where_that_is_wanted(tmp_path):
-    (tmp_path / "images").mkdir()
-    (tmp_path / "images" / "old.png").write_text("")
     with atomic_folder(tmp_path / "images", replace=True) as part:
         (part / "new.png").write_text("")
-        assert names(tmp_path / "images") == ["old.png"]
+        assert names(tmp_path / "images") == ["theirs.png"]
     assert names(tmp_path / "images") == ["new.png"]
     # a kill between the two renames
     os.rename(tmp_path / "images", atomic._name_before(tmp_path / "images"))

@@ -1,8 +1,5 @@
 """Bars, streams and consoles: a line that cannot be written or shown ends no work."""
 
-from __future__ import annotations
-
-import contextlib
 import errno
 import io
 import os
@@ -17,10 +14,8 @@ from holotype.utils import console as module
 from holotype.utils.console import (
     PlainBar,
     best_effort_streams,
-    console,
     console_kind,
     console_options,
-    is_quiet,
     plain_characters,
     progress_bar,
 )
@@ -64,13 +59,10 @@ def test_nothing_is_shown_unless_asked_to_nor_of_short_work_in_a_pipe(capfd, now
 def test_in_a_pipe_long_work_is_a_plain_line_ever_more_rarely(capsys, now) -> None:
     work(now, 8000, 80, 0.5)
     out, err = capsys.readouterr()
-    lines = err.splitlines()
     assert out == ""
-    assert (lines[0], lines[-1]) == (
-        "Reading images: 1,000/8,000, 12 %, 35 s left",
-        "Reading images: 8,000/8,000, 100 %",
-    )
-    assert 7 <= len(lines) <= 9  # 40 seconds
+    assert err.startswith("Reading images: 1,000/8,000, 12 %, 35 s left\n")
+    assert err.endswith("Reading images: 8,000/8,000, 100 %\n")
+    assert 7 <= len(err.splitlines()) <= 9  # 40 seconds
     assert not any(character in err for character in "\r\x1b")
     work(now, 36_000, 36_000, 1.0)
     assert 30 < len(capsys.readouterr().err.splitlines()) < 100  # a night
@@ -100,21 +92,6 @@ def test_a_terminal_has_a_bar_with_colours_or_without(monkeypatch, no_color: boo
     assert console_kind() == "pipe"
     assert "10/10" in shown.getvalue()
     assert ("\x1b[3" in shown.getvalue()) is not no_color
-
-
-def test_options_last_as_long_as_their_block(monkeypatch) -> None:
-    monkeypatch.delenv("NO_COLOR", raising=False)
-    with contextlib.suppress(ZeroDivisionError), console_options(quiet=True, no_color=True):
-        assert is_quiet()
-        assert console().no_color
-        raise ZeroDivisionError
-    assert not is_quiet()
-    assert not console().no_color
-    monkeypatch.setenv("NO_COLOR", "1")
-    assert console().no_color
-
-
-# -- streams ----------------------------------------------------------------------------------------------
 
 
 class Refusing(io.StringIO):
@@ -192,7 +169,3 @@ def test_what_a_console_lacks_ends_no_command(monkeypatch, encoding, errors, tex
     plain_characters()
     print(text, flush=True)
     assert raw.getvalue() == shown
-    monkeypatch.setattr(sys, "stdout", io.StringIO())  # which is no console, and left alone
-    plain_characters()
-    print("–")
-    assert sys.stdout.getvalue() == "–\n"  # type: ignore[attr-defined]

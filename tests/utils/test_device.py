@@ -18,7 +18,7 @@ def machine(monkeypatch):
     return has
 
 
-def test_a_device_that_is_not_there_or_unknown_is_refused(machine):
+def test_a_device_that_is_not_there_is_refused_and_precision_is_bf16_on_cuda_alone(machine):
     machine()
     assert pick_device("auto") == pick_device("cpu") == "cpu"
     for name in ("cuda", "cuda:0", "mps"):
@@ -31,9 +31,6 @@ def test_a_device_that_is_not_there_or_unknown_is_refused(machine):
     for name in ("gpu", "cpu:1", "cuda:x", "cuda:-1"):
         with pytest.raises(InputError, match=f"--device {name} is unknown"):
             pick_device(name)
-
-
-def test_precision_is_bf16_on_cuda_alone_and_never_double_where_there_is_none(machine):
     machine(cuda=1)
     assert (Device.on().precision, Device.on().trunk_dtype) == ("bf16", torch.bfloat16)
     machine(mps=True)

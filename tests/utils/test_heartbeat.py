@@ -1,7 +1,5 @@
 """The heartbeat: told while a command runs, at most once a second, gone with success, and never in anybody's way."""
 
-from __future__ import annotations
-
 import os
 import socket
 import time
@@ -28,7 +26,7 @@ def beat_of(folder) -> Beat:
     return found
 
 
-def test_it_tells_what_it_is_told_and_goes_when_all_is_done(tmp_path):
+def test_it_tells_what_it_is_told_and_a_folder_inside_tells_the_one_around_it(tmp_path):
     with running_heartbeat(tmp_path):
         assert read_beat(tmp_path) is None  # nobody has said a word: the folder may be refused yet
         update_heartbeat(tmp_path, phase="training", step=3, steps=10, loss=1.5)
@@ -36,12 +34,21 @@ def test_it_tells_what_it_is_told_and_goes_when_all_is_done(tmp_path):
         assert (found.phase, found.step, found.steps, found.loss) == ("training", 3, 10, 1.5)
         assert (found.pid, found.host, found.ended) == (os.getpid(), socket.gethostname(), "")
         update_heartbeat(tmp_path, phase="placing", saved="2020-01-01T00:00:00+00:00")
-        found = heartbeat._heartbeats[
-            tmp_path.resolve()
-        ].beat  # another phase forgets how far the last one was
+        found = heartbeat._heartbeats[tmp_path.resolve()].beat  # it forgets how far the last phase was
         assert (found.phase, found.step, found.loss, bool(found.saved)) == ("placing", None, None, True)
     update_heartbeat(tmp_path, phase="training")  # nobody listens any more
     assert list(tmp_path.iterdir()) == []
+    one, other = tmp_path / "a", tmp_path / "b"
+    (one / "rounds" / "1").mkdir(parents=True)
+    other.mkdir()
+    with running_heartbeat(one), running_heartbeat(other), running_heartbeat(one):
+        update_heartbeat(tmp_path, phase="embedding")
+        update_heartbeat(one / "rounds" / "1", phase="training")
+        assert beat_of(one).phase == "training"
+        assert read_beat(other) is None
+        update_heartbeat(None, step=7)
+        assert {heart.beat.step for heart in heartbeat._heartbeats.values()} == {7}
+    assert not list(tmp_path.rglob(HEARTBEAT_FILE))
 
 
 def test_it_beats_by_itself_and_is_written_now_and_then_only(tmp_path, monkeypatch):
@@ -83,20 +90,6 @@ def test_it_stays_when_a_command_does_not_come_to_its_end(tmp_path, error, ended
         command()
     assert (beat_of(tmp_path).ended, beat_of(tmp_path).words) == (ended, words)
     assert [path.name for path in tmp_path.iterdir()] == [HEARTBEAT_FILE]
-
-
-def test_a_folder_inside_tells_the_one_around_it_and_nobody_else(tmp_path):
-    one, other = tmp_path / "a", tmp_path / "b"
-    (one / "rounds" / "1").mkdir(parents=True)
-    other.mkdir()
-    with running_heartbeat(one), running_heartbeat(other), running_heartbeat(one):
-        update_heartbeat(tmp_path, phase="embedding")
-        update_heartbeat(one / "rounds" / "1", phase="training")
-        assert beat_of(one).phase == "training"
-        assert read_beat(other) is None
-        update_heartbeat(None, step=7)
-        assert {heart.beat.step for heart in heartbeat._heartbeats.values()} == {7}
-    assert not list(tmp_path.rglob(HEARTBEAT_FILE))
 
 
 def test_a_disk_that_refuses_it_stops_nobody_and_a_further_process_has_none(tmp_path, monkeypatch):

@@ -1,7 +1,5 @@
 """One command at a time in a folder, and nobody shut out by a command that is gone."""
 
-from __future__ import annotations
-
 import errno
 import json
 import os
@@ -120,7 +118,7 @@ def test_a_crowd_takes_turns(tmp_path):
     assert not list(tmp_path.rglob(LOCK))
 
 
-def test_two_runs_of_one_process_cannot_share_a_folder_which_goes_with_the_lock_if_it_is_empty(tmp_path):
+def test_runs_of_one_process_share_no_folder_and_of_its_processes_the_first_holds(tmp_path, monkeypatch):
     (tmp_path / "mine").mkdir()
     with lock_folder(tmp_path / "a" / "b"), lock_folder(tmp_path / "c"), lock_folder(tmp_path / "mine"):
         assert "in use by another run of this very process" in refused(tmp_path / "c")
@@ -128,9 +126,6 @@ def test_two_runs_of_one_process_cannot_share_a_folder_which_goes_with_the_lock_
         (tmp_path / "c" / "result.json").write_text("{}")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["c", "mine"]
     assert [path.name for path in (tmp_path / "c").iterdir()] == ["result.json"]
-
-
-def test_of_the_processes_of_a_run_the_first_alone_holds(tmp_path, monkeypatch):
     monkeypatch.setenv("WORLD_SIZE", "2")
     monkeypatch.setenv("RANK", "0")
     with lock_folder(tmp_path):
@@ -139,9 +134,6 @@ def test_of_the_processes_of_a_run_the_first_alone_holds(tmp_path, monkeypatch):
         with lock_folder(tmp_path):
             pass
         assert (tmp_path / LOCK).exists()
-
-
-# -- where there are no locks -----------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("number", [errno.ENOTSUP, errno.ENOLCK, errno.ENOSYS, errno.EIO])
@@ -190,9 +182,6 @@ def test_what_cannot_be_written_needs_no_lock_unless_somebody_holds_it(tmp_path,
             assert [path.name for path in tmp_path.iterdir()] == ["held"]
 
 
-# -- files that several commands write, or read while another would clear them ----------------------------
-
-
 def test_what_a_killed_process_left_of_a_lock_is_removed_and_a_held_one_is_not(tmp_path):
     file = tmp_path / "a.tokens"
     remove_stale_lock(file)
@@ -208,7 +197,7 @@ def test_what_a_killed_process_left_of_a_lock_is_removed_and_a_held_one_is_not(t
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_second_writer_waits_and_says_for_whom(tmp_path, caplog):
+def test_a_second_writer_waits_and_says_for_whom_and_what_several_share_cannot_be_locked(tmp_path, caplog):
     file, order = tmp_path / "edits.csv", []
     caplog.set_level("INFO", logger="holotype")
 
@@ -226,9 +215,6 @@ def test_a_second_writer_waits_and_says_for_whom(tmp_path, caplog):
     assert order == ["first", "second"]
     assert "Waiting for the log of edits, which is in use by another run of this very process" in caplog.text
     assert list(tmp_path.iterdir()) == []
-
-
-def test_a_file_that_several_share_cannot_be_locked(tmp_path):
     (tmp_path / "shared").write_bytes(b"x")
     one, other, third, last = (os.open(tmp_path / "shared", os.O_RDONLY) for _ in range(4))
     assert try_shared_lock(one)

@@ -14,10 +14,8 @@ from holotype.data.table import Table
 from holotype.discovery.backbone_choice import preview_backbone
 from holotype.discovery.collection import index_images, read_collection
 from holotype.discovery.dry_run import estimate_time, exif_summary, inspect_collection, preview_plan
-from holotype.discovery.ensemble_training import choose_trainings
-from holotype.discovery.pipeline import check_table, default_folder, discover_table
+from holotype.discovery.pipeline import check_table, default_folder, discover_table, find_folder
 from holotype.discovery.plan import plan_round
-from holotype.discovery.run_folder import find_folder
 from holotype.embeddings.store import EmbeddingParts
 from holotype.results.describe import burst_events, burst_text
 from holotype.results.discovery import Category, Discovery, weighted_sizes
@@ -58,8 +56,7 @@ def print_dry_run(table: Table, options: DiscoverOptions, folder: Path) -> None:
         echo(line)
     if plan.trains:
         network = preview_backbone(config.network, pick_device(config.device))
-        trainings = choose_trainings(folder, config, len(table))
-        echo(estimate_time(table, config, network, trainings, plan.to_embed))
+        echo(estimate_time(table, config, network, len(plan.inputs.seeds), plan.to_embed))
 
 
 def category_lines(

@@ -27,7 +27,7 @@ from holotype.cli.options import DoctorOptions
 from holotype.config.schema import BackboneConfig
 from holotype.data.datasets.registry import load_benchmark
 from holotype.discovery.backbone_choice import best_public_backbone, hub_answers
-from holotype.discovery.training_plan import DEFAULT_STEPS, GPU_STEPS, plan_length
+from holotype.discovery.training_plan import device_defaults, plan_length
 from holotype.embeddings.store import embed_table
 from holotype.errors import InputError
 from holotype.models.backbone import load_backbone
@@ -143,7 +143,7 @@ def auto_choices(online: bool) -> CheckFacts:
     network, cached = best_public_backbone(BackboneConfig("auto"), device, online)
     if network is not None:
         backbone = f"{network.name}, {'in the local cache' if cached else 'to be fetched from the hub'}"
-    steps = DEFAULT_STEPS.get(device, GPU_STEPS)
+    steps = device_defaults(device).steps
     views = {f"{n:,} images": plan_length(n, steps, device).cache_views for n in TEST_SIZES}
     told = next(iter(views.values())) if len(set(views.values())) == 1 else views
     precision = default_precision(device)

@@ -7,14 +7,14 @@ from pathlib import Path
 
 from holotype.cli.common import echo
 from holotype.cli.options import ReportOptions
-from holotype.discovery.constraints import is_all_reported
-from holotype.discovery.rounds import apply_log, count_edits, identify_images, next_constraints, pending_edits
+from holotype.discovery.constraints import is_all_labelled
+from holotype.discovery.plan import pending_edits
+from holotype.discovery.rounds import apply_log, count_edits, identify_images, next_constraints
 from holotype.export.zip import MAIL_FOLDER, ZipResult, write_zip
 from holotype.report import build_report
 from holotype.report.projection import add_projection
-from holotype.results.apply_edits import AppliedEdits
 from holotype.results.discovery import Discovery
-from holotype.results.edits import EDIT_LOG, Edit, append_edits, read_edits
+from holotype.results.edits import EDIT_LOG, AppliedEdits, Edit, append_edits, read_edits
 from holotype.results.review_queue import QUEUE_FILE, write_queue
 from holotype.utils.atomic import clean_partial_tree, refuse_existing, refuse_links
 from holotype.utils.locks import lock_folder
@@ -83,7 +83,7 @@ def next_round_hint(folder: Path, outcome: AppliedEdits) -> Iterator[str]:
     given = next_constraints(folder)
     labels, out = pending_edits(folder, given)
     words = [plural(n, one) for n, one in ((labels, "label"), (out, "rejected image")) if n]
-    if words and is_all_reported(outcome.discovery, given):
+    if words and is_all_labelled(outcome.discovery, given):
         yield "Every image is labelled or rejected now, so another round has nothing to place until more come."
         yield f"holotype write {folder} --folders DIR takes the result out."
     elif words:

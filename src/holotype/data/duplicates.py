@@ -7,8 +7,6 @@ and two pictures of one kind are not taken for copies.
 
 from __future__ import annotations
 
-import os
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -16,9 +14,7 @@ import numpy as np
 from PIL import Image
 
 from holotype.data.decode import ImageProblem, open_image
-from holotype.data.exif import ExifData, read_exif
-from holotype.data.hashing import file_digest
-from holotype.data.image_files import has_own_file
+from holotype.data.exif import ExifData, read_exif_all
 from holotype.data.image_store import DECODE_BUDGET
 from holotype.utils.device import thread_map
 
@@ -80,24 +76,11 @@ def _scan_one(path: str) -> tuple[np.ndarray | None, ExifData, str]:
                 small = image.rgb().resize((HASH_COLUMNS, HASH_ROWS), Image.Resampling.BOX)
                 return np.asarray(small), shot, ""
     except ImageProblem as problem:
-        return None, read_exif(path), str(problem)  # the head may be sound where the picture is not
-
-
-def same_files(paths: Sequence[str], progress: bool = False) -> list[list[int]]:
-    """Return groups of rows whose files have the same content. Only files of equal size are read; an image inside
-    another file is none."""
-    size = {path: os.path.getsize(path) for path in paths if has_own_file(path) and os.path.isfile(path)}
-    of_size = Counter(size.values())
-    rows = [row for row, path in enumerate(paths) if size.get(path, 0) and of_size[size[path]] > 1]
-    digests = thread_map(file_digest, [paths[row] for row in rows], "Comparing files", progress)
-    groups: dict[str, list[int]] = {}
-    for row, digest in zip(rows, digests, strict=True):
-        groups.setdefault(digest or f"unreadable {row}", []).append(row)
-    return sorted(same for same in groups.values() if len(same) > 1)
+        return None, read_exif_all([path])[0], str(problem)  # the head may be sound where the picture is not
 
 
 def same_pictures(glances: ThumbnailScan) -> list[Pair]:
-    """Return pairs of rows that look the same, sorted, those of same_files among them; about MAX_PAIRS at most."""
+    """Return pairs of rows that look the same, sorted, copies among them; about MAX_PAIRS at most."""
     sound = np.flatnonzero(glances.problem == "")
     colours = glances.colours[sound]
     # is each colour brighter than its neighbour on the left?

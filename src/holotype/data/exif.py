@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import contextlib
 import math
+import mimetypes
 import re
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
-from typing import Any
+from typing import Any, NamedTuple
 
 from PIL import Image
 
@@ -56,47 +57,55 @@ class ExifData:
 NO_EXIF = ExifData()
 
 
-def read_exif_all(paths: Sequence[str], progress: bool = False) -> Iterator[ExifData]:
-    """Yield the data of images, in the order of the paths. Several images of one file are one look at it."""
-    pictures = [split_box(path)[0] for path in paths]
-    unique = list(dict.fromkeys(pictures))
-    heads = thread_map(read_exif, unique, "Reading heads of images", progress, _reader_threads())
-    known = dict(zip(unique, heads, strict=True))
-    return (known[picture] for picture in pictures)
+class ImageHead(NamedTuple):
+    """Size, format and EXIF data of a picture."""
+
+    width: int
+    """Upright, in pixels; 0 where the file cannot be read."""
+    height: int
+    mediatype: str
+    """Such as image/jpeg."""
+    exif: ExifData
 
 
-def _reader_threads() -> int:
-    """Return how many threads read heads: more than there are processors help where files lie on a slow drive."""
-    return min(8, 2 * cpu_count())
-
-
-def read_exif(path: str) -> ExifData:
-    """Return the data of one image; an image inside a container has no head of its own."""
-    return NO_EXIF if split_archive(path) else _read_head(split_box(path)[0])[1]
-
-
-def upright_size(file: str) -> tuple[int, int] | None:
-    """Return width and height of a picture as people see it; None where it cannot be read."""
-    return _read_head(file)[0]
+def read_exif_all(paths: Sequence[str], progress: bool = False) -> list[ExifData]:
+    """Return the data of images, in the order of the paths. An image inside an array file has no head of its own."""
+    heads = read_heads([split_box(path)[0] for path in paths], progress)
+    return [NO_EXIF if split_archive(path) else head.exif for path, head in zip(paths, heads, strict=True)]
 
 
 def upright_sizes(files: Sequence[str]) -> dict[str, tuple[int, int] | None]:
-    """Return the same of several pictures, each read once."""
+    """Return width and height of pictures as people see them; None where one cannot be read."""
+    heads = zip(files, read_heads(files), strict=True)
+    return {file: (head.width, head.height) if head.width else None for file, head in heads}
+
+
+def read_heads(files: Sequence[str], progress: bool = False) -> list[ImageHead]:
+    """Return the heads of pictures ("file" or "file#index"), in their order; each is read once."""
     unique = list(dict.fromkeys(files))
-    sizes = thread_map(upright_size, unique, "Reading heads of images", False, _reader_threads())
-    return dict(zip(unique, sizes, strict=True))
+    # more threads than processors help where files lie on a slow drive
+    heads = thread_map(read_head, unique, "Reading heads of images", progress, min(8, 2 * cpu_count()))
+    known = dict(zip(unique, heads, strict=True))
+    return [known[file] for file in files]
 
 
-def _read_head(path: str) -> tuple[tuple[int, int] | None, ExifData]:
+def read_head(file: str) -> ImageHead:
+    """Return the head of one picture; what cannot be read is left out."""
+    part, mediatype = split_archive(file), mimetypes.guess_type(file)[0] or ""
+    if not mediatype.startswith("image/"):
+        mediatype = "image/png" if part else "image/unknown"
     try:
-        if part := split_archive(path):
+        if part:
             height, width = read_array(*part).shape[:2]
-            return (width, height), NO_EXIF
-        with Image.open(open_image_bytes(path), formats=decoders()) as image:
-            turned = has_exif_header(image) and image.getexif().get(ORIENTATION_TAG) in (5, 6, 7, 8)
-            return image.size[::-1] if turned else image.size, exif_from_bytes(image)
+            return ImageHead(width, height, mediatype, NO_EXIF)
+        with Image.open(open_image_bytes(file), formats=decoders()) as image:
+            # Pillow turns a TIFF file itself
+            has_turn = has_exif_header(image) and image.format != "TIFF"
+            turned = has_turn and image.getexif().get(ORIENTATION_TAG) in (5, 6, 7, 8)
+            size = image.size[::-1] if turned else image.size
+            return ImageHead(*size, Image.MIME.get(image.format or "", mediatype), exif_from_bytes(image))
     except Exception:  # decoders fail in many ways on damaged files
-        return None, NO_EXIF
+        return ImageHead(0, 0, mediatype, NO_EXIF)
 
 
 def exif_from_bytes(image: Image.Image) -> ExifData:

@@ -32,6 +32,7 @@ from holotype.utils.text import nfc, plural
 COLLECTION_FILE = "collection.parquet"
 COLLECTION_META = b"holotype"
 COLLECTION_COLUMNS = ("path", "stamp", "digest", "label")
+COLLECTION_FACTS = ("root", "means", "spoken", "aliases")
 MAX_PATHS_NAMED = 3
 """Examples of a line."""
 SEVERAL_IMAGES = 3
@@ -61,6 +62,8 @@ class Collection:
     """By path from the root."""
     means: dict[str, str] = field(default_factory=dict)
     """Label to the id of its class, where the two are not the same."""
+    spoken: dict[str, str] = field(default_factory=dict)
+    """Id of a class to the label with which all its images came last, where they were several."""
     aliases: dict[str, str] = field(default_factory=dict)
     """Key of a repaired image, or of a box that was shifted, to the key that it had before."""
 
@@ -113,7 +116,7 @@ class Collection:
     def save(self, folder: Path) -> None:
         import pyarrow as pa
 
-        facts = {"root": self.root, "means": self.means, "aliases": self.aliases}
+        facts = {name: getattr(self, name) for name in COLLECTION_FACTS}
         rows = [(path, e.stamp, e.digest, e.label) for path, e in self.images.items()]
         columns = zip(COLLECTION_COLUMNS, zip(*rows, strict=True), strict=True) if rows else ()
         table = pa.table({name: pa.array(values) for name, values in columns})
@@ -132,7 +135,7 @@ def read_collection(folder: Path) -> Collection | None:
         facts = json.loads((table.schema.metadata or {})[COLLECTION_META])
         columns = [table[name].to_pylist() for name in COLLECTION_COLUMNS] if table.num_rows else []
         images = {path: ImageEntry(*rest) for path, *rest in zip(*columns, strict=True)}
-        return Collection(str(facts["root"]), images, dict(facts["means"]), dict(facts["aliases"]))
+        return Collection(images=images, **{name: facts[name] for name in COLLECTION_FACTS})
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise InputError(
             f"{file} cannot be read ({' '.join(str(error).split())[:200]}); restore it from a copy, or run holotype "
@@ -199,9 +202,6 @@ def _current_places(before: list[str], keys: list[str], now: Collection) -> list
     return places
 
 
-# -- what has changed -----------------------------------------------------------------------------------
-
-
 @dataclass
 class CollectionDiff:
     """Between an index of a collection and an earlier one. Lists hold paths as seen from the root of today."""
@@ -237,11 +237,7 @@ class CollectionDiff:
     def words(self) -> str:
         """All in one line, "" where nothing has changed: 120 images new, 3 gone, 14 labels new."""
         images = {"new": self.new, "gone": self.gone, "repaired": self.repaired, "renamed": self.renamed}
-        labels = {
-            "new": self.labels_new,
-            "changed": self.labels_changed,
-            "taken away": self.labels_gone,
-        }
+        labels = {"new": self.labels_new, "changed": self.labels_changed, "taken away": self.labels_gone}
         counts = [(len(paths), end) for end, paths in images.items() if paths]
         words = [
             f"{n:,} {end}" if place else f"{plural(n, 'image')} {end}"
@@ -272,27 +268,30 @@ def diff_collections(before: Collection, now: Collection) -> CollectionDiff:
         if paths is not None:
             paths.append(current)
 
-    for path, current in _at_the_same_place(left, free, before, now):
-        if _is_same(before.images[path], now.images[current]):
-            join(path, current)
-    places = defaultdict(list)
+    def at_its_place(path: str) -> list[str]:
+        return [place for place in _places(path, before, now) if place in free]
+
+    for path, entry in before.images.items():
+        if same := [place for place in at_its_place(path) if _is_same(entry, now.images[place])]:
+            join(path, same[0])
+    by_content = defaultdict(list)
     for current in free:
-        places[now.images[current].digest].append(current)
+        by_content[now.images[current].digest].append(current)
     # of copies, those first whose place is empty: at that of another something was repaired
-    for path in sorted(left, key=lambda path: any(place in free for place in _places(path, before, now))):
+    for path in sorted(left, key=lambda path: bool(at_its_place(path))):
         digest = before.images[path].digest
-        if digest and places[digest]:
-            join(path, places[digest].pop(0), found.renamed)
-    for path, current in _at_the_same_place(left, free, before, now):
-        join(path, current, found.repaired)
+        if digest and by_content[digest]:
+            join(path, by_content[digest].pop(0), found.renamed)
+    for path in list(left):
+        if place := at_its_place(path):
+            join(path, place[0], found.repaired)
     for path, current in _similar_boxes(left, free, before, now):
         join(path, current, found.repaired)
-    for current in sorted(found.repaired):
-        path = found.then[current]
-        old, new = before.images[path].digest or path, now.images[current].digest or current
-        if old != new:
-            found.aliases[new] = old
     found.repaired.sort()
+    for current in found.repaired:
+        path = found.then[current]
+        if (new := now.key(current)) != (old := before.key(path)):
+            found.aliases[new] = old
     found.new, found.gone = list(free), list(left)
     return found
 
@@ -306,16 +305,6 @@ def _places(path: str, before: Collection, now: Collection) -> tuple[str, ...]:
     if before.root == now.root or not before.root or not now.root:
         return (path,)
     return *relative([absolute(path, before.root)], now.root), path
-
-
-def _at_the_same_place(
-    left: Mapping[str, None], free: Mapping[str, None], before: Collection, now: Collection
-) -> Iterator[tuple[str, str]]:
-    """Yield paths then and now that are the same place; whoever asks takes away those that belong together."""
-    for path in list(left):
-        for current in _places(path, before, now):
-            if path in left and current in free:
-                yield path, current
 
 
 def _similar_boxes(
@@ -343,13 +332,11 @@ def _similar_boxes(
             yield path, current
 
 
-# -- labels ---------------------------------------------------------------------------------------------
-
-
-def with_labels(now: Collection, labels: Iterable[str]) -> Collection:
-    """Return the index with other labels. labels: (N,)."""
+def with_labels(now: Collection, labels: Iterable[str], **facts: dict[str, str]) -> Collection:
+    """Return the index with other labels, and what else is known. labels: (N,)."""
     pairs = zip(now.images.items(), labels, strict=True)
-    return replace(now, images={path: replace(entry, label=label) for (path, entry), label in pairs})
+    images = {path: replace(entry, label=label) for (path, entry), label in pairs}
+    return Collection(now.root, images, **facts)
 
 
 def compare_labels(difference: CollectionDiff, before: Collection, now: Collection) -> None:
@@ -370,7 +357,6 @@ def compare_labels(difference: CollectionDiff, before: Collection, now: Collecti
     difference.classes_gone = frozenset(taken - {entry.label for entry in now.images.values()})
 
 
-# -- what labels mean -----------------------------------------------------------------------------------
 #
 # A label is the id of its class, unless it is the name that somebody has given to a category (then it means that one),
 # or all images of a class came with another label at once: then the class was renamed, or has the name again that it
@@ -385,84 +371,52 @@ class LabelAliases:
     """Of labels."""
 
     means: dict[str, str] = field(default_factory=dict)
-    """Label to the id of its class, where the two are not the same or were not. Of the labels of one class, that with
-    which all its images came last stands last."""
+    """Label to the id of its class, where the two are not the same."""
+    spoken: dict[str, str] = field(default_factory=dict)
+    """Id of a class to the label with which all its images came last."""
     names: dict[str, str] = field(default_factory=dict)
     """Id of a class that was renamed since the round before to its new label."""
 
-    def spoken(self, table: Table) -> Table:
+    def apply(self, table: Table) -> Table:
         """The table with the ids of classes as its labels."""
-        if not self.means.keys() & set(table.known):
-            return table
         label = [self.means.get(label, label) for label in table.label]
         known = dict.fromkeys(self.means.get(name, name) for name in table.known)
         return replace(table, label=np.array(label, dtype=object), known=tuple(known))
 
 
 def resolve_aliases(
-    now: Collection,
-    before: Collection,
-    then: Mapping[str, str],
-    means: Mapping[str, str],
-    found: Discovery | None,
+    now: Collection, before: Collection, then: Mapping[str, str], last: Collection, found: Discovery | None
 ) -> LabelAliases:
-    """What the labels of `now` mean. before: the look of the last round, whose labels are ids; then: path now to path
-    then; means: of the last round; found: its outcome as corrected."""
-    labels = dict.fromkeys(seen.label for seen in now.images.values() if seen.label)
-    ids = {seen.label for seen in before.images.values()}
-    categories = found.categories if found is not None else []
-    ids |= {category.id for category in categories}
-    named = {nfc(category.name): category.id for category in categories if category.name not in ids}
+    """What the labels of `now` mean. before: the index of the last round, whose labels are ids; then: path now to path
+    then; last: the latest index, which knows what labels have meant; found: the last round as corrected."""
+    labels = {entry.label for entry in now.images.values()} - {""}
+    called = {category.id: category.name for category in (found.categories if found is not None else ())}
+    ids = {entry.label for entry in before.images.values()} | called.keys()
+    named = {nfc(name): id for id, name in called.items() if name not in ids}
     named |= {nfc(id): id for id in ids if nfc(id) not in ids}  # edits keep letters as they were typed
-    known = {label: means[label] for label in labels if label in means}
-    known |= {label: named[label] for label in labels if label not in known and label in named}
-    unheard = {label for label in labels if label not in known and label not in ids}
-    names = _renamed(now, before, then, unheard, {known.get(label, label) for label in labels})
-    meant = {**means, **known, **{name: id for id, name in names.items()}}
-    spoken = _canonical(now, meant)
-    return LabelAliases(_in_order(meant, spoken), names | _renamed_back_to(means, spoken))
+    means = {**{label: named[label] for label in labels & named.keys()}, **last.means}
+    speaks_of = {means.get(label, label) for label in labels}
+    pairs = ((before.images[known].label, now.images[path].label) for path, known in then.items())
+    for id, label in _unanimous(pairs).items():
+        if label in labels - means.keys() - ids and id not in speaks_of:
+            means[label] = id
+    pairs = ((means.get(entry.label, entry.label), entry.label) for entry in now.images.values())
+    spoken = {**last.spoken, **_unanimous(pairs)}
+    names = {
+        id: label
+        for id, label in spoken.items()
+        if label not in (last.spoken.get(id, id), called.get(id)) and not UNNAMED_PATTERN.fullmatch(label)
+    }  # a number is no name, and takes none away
+    return LabelAliases(means, spoken, names)
 
 
-def _canonical(now: Collection, means: Mapping[str, str]) -> dict[str, str]:
-    """Id of a class to the one label of all its images, where these are several."""
-    said: dict[str, list[str]] = {}
-    for seen in now.images.values():
-        if seen.label:
-            said.setdefault(means.get(seen.label, seen.label), []).append(seen.label)
+def _unanimous(pairs: Iterable[tuple[str, str]]) -> dict[str, str]:
+    """Id of a class to the one label of all its images, where these are several. pairs: of id and label."""
+    labels = defaultdict(list)
+    for id, label in pairs:
+        labels[id].append(label)
     return {
-        id: labels[0] for id, labels in said.items() if len(labels) >= MIN_SHARED and len(set(labels)) == 1
+        id: each[0]
+        for id, each in labels.items()
+        if id and each[0] and len(each) >= MIN_SHARED and len(set(each)) == 1
     }
-
-
-def _renamed_back_to(means: Mapping[str, str], spoken: Mapping[str, str]) -> dict[str, str]:
-    """Id of a class to a label that it had before and has again. A number is no name, and takes none away."""
-    names = {}
-    for id, label in spoken.items():
-        last = next((one for one in reversed(list(means)) if means[one] == id), id)
-        if label != last and label in (id, *means) and not UNNAMED_PATTERN.fullmatch(label):
-            names[id] = label
-    return names
-
-
-def _in_order(means: Mapping[str, str], spoken: Mapping[str, str]) -> dict[str, str]:
-    """What labels mean, those that are spoken now last."""
-    others = {label: id for label, id in means.items() if spoken.get(id) != label}
-    now = {label: id for id, label in spoken.items() if label != id or id in others.values()}
-    return {**others, **now}
-
-
-def _renamed(
-    now: Collection, before: Collection, then: Mapping[str, str], unheard: set[str], spoken: set[str]
-) -> dict[str, str]:
-    """Id of a class to its new name: nobody speaks of the id any more, and all its images came with one new label."""
-    became: dict[str, list[str]] = {}
-    for path, known in then.items():
-        if id := before.images[known].label:
-            became.setdefault(id, []).append(now.images[path].label)
-    names: dict[str, str] = {}
-    for id, labels in became.items():
-        one = labels[0]
-        together = len(labels) >= MIN_SHARED and set(labels) == {one}
-        if together and one in unheard and id not in spoken and one not in names.values():
-            names[id] = one
-    return names

@@ -14,9 +14,10 @@ Images are named by their keys (Collection.keys), so that what is said of one ho
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence, Set
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -25,8 +26,11 @@ from holotype.data.load import with_readable_classes
 from holotype.data.table import Table
 from holotype.discovery.collection import Collection
 from holotype.errors import InputError
-from holotype.results.apply_edits import CONFIRMED_NOTE, MOVED_NOTE, REJECTED_NOTE, AppliedEdits
 from holotype.results.discovery import Discovery
+from holotype.results.edits import CONFIRMED_NOTE, MOVED_NOTE, REJECTED_NOTE, AppliedEdits, merged_into
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 TYPICAL_IMAGES = 9
 """Images of a part of a merged category that become labels, at most."""
@@ -57,11 +61,14 @@ class Constraints:
 
     def after(self, found: Discovery, applied: AppliedEdits) -> Constraints:
         """With what the edits of one more round say. found: as the round left it; applied: with its edits."""
-        edited = _EditedLabels(found, applied)
-        stated = {**edited.moved(), **applied.confirmed}
-        rejected = (self.rejected | edited.rejected()) - stated.keys()
-        earlier = {key: edited.end(label) for key, label in self.labels.items()}
-        typical = edited.typical()
+        rows, merged = edited_rows(found, applied), applied.discovery.facts.edits.merged
+        moved = rows[(rows["note"] == MOVED_NOTE) & (rows["now"] != "")]
+        stated = {**dict(zip(moved["key"], moved["now"], strict=True)), **applied.confirmed}
+        # what the round left out was rejected before it, and an edit of then that came late may have taken that back
+        out = rows["key"][(rows["note"] == REJECTED_NOTE) & (rows["noted"] != REJECTED_NOTE)]
+        rejected = (self.rejected | (set(out) - set(rows["key"][rows["now"] != ""]))) - stated.keys()
+        earlier = {key: merged_into(label, merged) for key, label in self.labels.items()}
+        typical = typical_labels(rows, found.known)
         labels = {**typical, **earlier, **stated}
         labels = {key: label for key, label in labels.items() if key not in rejected}
         follow = (self.follow | (typical.keys() - earlier.keys())) - stated.keys()
@@ -126,7 +133,7 @@ class Constraints:
         return np.array([key in self.rejected for key in keys], dtype=bool)
 
 
-def sampled_count(table: Table, came: np.ndarray) -> Table:
+def without_edit_labels(table: Table, came: np.ndarray) -> Table:
     """The table less the labels from edits. came: (N,) the labels that images came with.
 
     An image that came with a label keeps the one it has now, if it is of a class that others came with too. Frames of a
@@ -148,68 +155,32 @@ def rename_classes(found: Discovery, corrected: Discovery) -> dict[str, str]:
     return {c.id: c.name for c in corrected.categories if c.name != before.get(c.id, c.id)}
 
 
-class _EditedLabels:
-    """A round before and after its edits, row by row."""
+def edited_rows(found: Discovery, applied: AppliedEdits) -> pd.DataFrame:
+    """A round before and after its edits, row by row. taken: images that have a label of their own, or a copy that has
+    one, or cannot be read."""
+    import pandas as pd
 
-    def __init__(self, found: Discovery, applied: AppliedEdits) -> None:
-        images, corrected = found.images, applied.discovery
-        self.key, self.path = found.keys, [str(path) for path in images["path"]]
-        self.was = [str(id) for id in images["category_id"].fillna("")]
-        self.now = [str(id) for id in corrected.images["category_id"].fillna("")]
-        self.note = [str(note) for note in corrected.images["note"].fillna("")]
-        self.noted = [str(note) for note in images["note"].fillna("")]
-        """Before its edits."""
-        self.typicality = images["typicality"].fillna(0).to_numpy(float)
-        label, problem = images["label"].fillna(""), images["problem"].fillna("")
-        taken = ((label != "") | (problem != "")).to_numpy(bool)
-        self.taken = {key for key, is_taken in zip(self.key, taken, strict=True) if is_taken}
-        """Images that have a label of their own, or a copy that has one, or cannot be read."""
-        self.known = set(found.known)
-        self.merged = corrected.facts.edits.merged
-
-    def end(self, id: str) -> str:
-        """What a category has been merged into."""
-        seen: set[str] = set()
-        while id in self.merged and id not in seen:
-            seen.add(id)
-            id = self.merged[id]
-        return id
-
-    def moved(self) -> dict[str, str]:
-        rows = zip(self.key, self.now, self.note, strict=True)
-        return {key: now for key, now, note in rows if note == MOVED_NOTE and now}
-
-    def rejected(self) -> set[str]:
-        """By the edits of this round, copies and all. What the round left out was rejected before it, and an edit of
-        then that came late may have taken that back."""
-        rows = list(zip(self.key, self.now, self.note, self.noted, strict=True))
-        placed = {key for key, now, _, _ in rows if now}
-        return {key for key, _, note, before in rows if note == REJECTED_NOTE != before} - placed
-
-    def typical(self) -> dict[str, str]:
-        """Labels of the parts of merged categories."""
-        labels: dict[str, str] = {}
-        for part, whole in sorted(self._joined()):
-            rows = [row for row, was, now in self._stayed() if (was, now) == (part, whole)]
-            rows.sort(key=lambda row: (-self.typicality[row], self.path[row]))
-            keys = dict.fromkeys(self.key[row] for row in rows if self.key[row] not in self.taken)
-            labels |= dict.fromkeys(list(keys)[:TYPICAL_IMAGES], whole)
-        return labels
-
-    def _stayed(self) -> Iterator[tuple[int, str, str]]:
-        """Row, category before and category now of the images that nobody moved by hand."""
-        for row, (was, now, note) in enumerate(zip(self.was, self.now, self.note, strict=True)):
-            if was and now and note not in (MOVED_NOTE, CONFIRMED_NOTE):
-                yield row, was, now
-
-    def _joined(self) -> set[tuple[str, str]]:
-        """(part, whole) of the merged categories; a known class has labels of its own."""
-        pairs = {(was, now) for _, was, now in self._stayed()}
-        wholes = {now for was, now in pairs if was != now}
-        return {(was, now) for was, now in pairs if now in wholes and was not in self.known}
+    before, after = (one.images.fillna({"note": "", "category_id": ""}) for one in (found, applied.discovery))
+    rows = pd.DataFrame({"key": found.keys, "path": before["path"].astype(str)})
+    rows["was"], rows["noted"] = before["category_id"].astype(str), before["note"]
+    rows["now"], rows["note"] = after["category_id"].astype(str), after["note"]
+    rows["typicality"] = before["typicality"].fillna(0)
+    taken = (before["label"].fillna("") != "") | (before["problem"].fillna("") != "")
+    return rows.assign(taken=rows["key"].isin(rows["key"][taken]))
 
 
-# -- what cannot take part ------------------------------------------------------------------------------
+def typical_labels(rows: pd.DataFrame, known: Sequence[str]) -> dict[str, str]:
+    """Labels of the parts of merged categories, of images that nobody moved by hand; a known class has labels of its
+    own. rows: of `edited_rows`."""
+    by_hand = rows["note"].isin((MOVED_NOTE, CONFIRMED_NOTE))
+    stayed = rows[(rows["was"] != "") & (rows["now"] != "") & ~by_hand]
+    wholes = set(stayed["now"][stayed["was"] != stayed["now"]])
+    labels: dict[str, str] = {}
+    for (part, whole), images in stayed.groupby(["was", "now"]):
+        if whole in wholes and part not in known:
+            images = images[~images["taken"]].sort_values(["typicality", "path"], ascending=[False, True])
+            labels |= dict.fromkeys(images["key"].drop_duplicates()[:TYPICAL_IMAGES], str(whole))
+    return labels
 
 
 def unreadable_labels(table: Table, given: Constraints, images: Collection) -> list[str]:
@@ -248,7 +219,7 @@ def check_images_left(table: Table, given: Constraints, keys: Sequence[str], fol
         )
 
 
-def is_all_reported(found: Discovery, given: Constraints) -> bool:
+def is_all_labelled(found: Discovery, given: Constraints) -> bool:
     """Is every image of the collection labelled or rejected, so that another round has nothing to place? One frame
     speaks for its burst."""
     images, keys = found.images, found.keys

@@ -1,6 +1,6 @@
 """Dry run: inspect a collection and preview the next round; nothing is written.
 
-Nothing is changed. Each finding is one line, with a few examples; where there is nothing to say, there is no line.
+Each finding is one line, with a few examples; where there is nothing to say, there is no line.
 """
 
 from __future__ import annotations
@@ -27,10 +27,9 @@ from holotype.data.labels import read_list, similar_names, unsorted_names
 from holotype.data.load import with_readable_classes
 from holotype.data.paths import find_images, relative
 from holotype.data.table import Table
-from holotype.discovery.choose_k import expected_k
 from holotype.discovery.collection import Collection, shown_names
 from holotype.discovery.plan import Round, RoundPlan
-from holotype.discovery.round_runner import ExifTable, burst_groups, count_bursts
+from holotype.discovery.round_runner import burst_groups, count_bursts, exif_sentence, expected_k
 from holotype.discovery.training_plan import VIEWS_OF_A_STEP, methods_of, plan_length, resolve_settings
 from holotype.errors import InputError
 from holotype.models.backbone import Backbone
@@ -42,7 +41,7 @@ from holotype.runs.experiment import default_experiment, stages_of
 from holotype.runs.resources import effective_views
 from holotype.training.encoder import Encoder
 from holotype.utils.device import Device
-from holotype.utils.text import plural
+from holotype.utils.text import format_duration, plural
 
 MAX_FILES_NAMED, MAX_CLASSES_NAMED = 3, 12
 """Examples of a line, and classes that are named with their size; the others are counted."""
@@ -72,19 +71,18 @@ def inspect_collection(
 ) -> DryRunReport:
     """Look at every image once, small, and at the names of the classes. images: the index of the table."""
     seen = scan_thumbnails(list(table.path), progress)
-    told = table.with_problems([old or new for old, new in zip(table.problem, seen.problem, strict=True)])
-    readable, gone = with_readable_classes(told)
-    copies = _linked(_same_content(images), table)
-    linked = _groups(copies)
-    near = [(a, b) for a, b in same_pictures(seen) if linked.get(a, a) != linked.get(b, b)]
+    table = table.with_problems([old or new for old, new in zip(table.problem, seen.problem, strict=True)])
+    readable, gone = with_readable_classes(table)
+    keys = images.keys
+    near = [(a, b) for a, b in same_pictures(seen) if keys[a] != keys[b]]
     lines = [
         *_result(table, config, len(readable.known)),
         *_names(table),
         *_label_files(table),
-        *_copies(copies, table, "The same file"),
+        *_copies(_same_content(images, table), table, "The same file"),
         *_copies(near, table, "Nearly the same picture"),
     ]
-    return DryRunReport(readable, lines, _unread(told, gone), seen.shots)
+    return DryRunReport(readable, lines, _unread(table, gone), seen.shots)
 
 
 def log_report(round: Round, table: Table) -> None:
@@ -98,60 +96,53 @@ def log_report(round: Round, table: Table) -> None:
         lines += [*_names(named), *_label_files(table)]
     else:
         lines = inspect_collection(round.source, config, round.images, round.progress).lines
-    time = estimate_time(table, config, round.chosen.backbone, len(round.seeds), round.to_embed)
-    for line in (*lines, time):
+    trainings = len(round.inputs.seeds)
+    for line in (*lines, estimate_time(table, config, round.chosen.backbone, trainings, round.to_embed)):
         log.info(line)
-
-
-# -- images and classes ---------------------------------------------------------------------------------
 
 
 def _result(table: Table, config: DiscoverConfig, known: int, corrected: bool = False) -> list[str]:
     """known: classes that take part. corrected: people have said how many categories there are."""
     size = Counter(label for label in table.label if label)
-    labelled = sum(size.values())
+    labelled = size.total()
     first = f"{len(table):,} images: {labelled:,} labelled in {plural(len(size), 'class', 'classes')}, "
     first += f"{len(table) - labelled:,} unlabelled."
     if config.k == "auto":
         how = "follows from corrections" if corrected else "is estimated"
         first += f" How many categories there are {how} (--k sets it)."
     elif int(config.k) >= known:
-        first += f" {memory_text(int(config.k), known)}"
+        first += f" {_room_text(int(config.k), known)}"
     if not size:
         return [first]
     named = ", ".join(f"{name} {n:,}" for name, n in size.most_common(MAX_CLASSES_NAMED))
-    more = ""
     if rest := [n for _, n in size.most_common()[MAX_CLASSES_NAMED:]]:
-        least, most = min(rest), max(rest)
-        sizes = plural(most, "image") if least == most else f"{least:,} to {plural(most, 'image')}"
-        more = f" and {len(rest):,} more of {sizes}"
-    return [first, f"Classes by labelled images: {named}{more}."]
+        least, most = min(rest), plural(max(rest), "image")
+        named += f" and {len(rest):,} more of {most if least == max(rest) else f'{least:,} to {most}'}"
+    return [first, f"Classes by labelled images: {named}."]
 
 
-def memory_text(k: int, known: int) -> str:
+def _room_text(k: int, known: int) -> str:
     return f"--k {k} leaves room for {plural(k - known, 'new category', 'new categories')}."
 
 
 def _names(table: Table) -> list[str]:
-    size = Counter(table.label)
-    lines = []
-    groups = similar_names(table.known)
+    size, lines = Counter(table.label), []
+    groups, heaps = similar_names(table.known), unsorted_names(table.known)
     for group in groups[:MAX_FILES_NAMED]:
-        told = ", ".join(f"{name} ({size[name]:,})" for name in group)
+        names = ", ".join(f"{name} ({size[name]:,})" for name in group)
         lines.append(
-            f"Probably one class under {len(group)} names, but treated as {len(group)} classes: {told}."
+            f"Probably one class under {len(group)} names, but treated as {len(group)} classes: {names}."
         )
-    if len(groups) > MAX_FILES_NAMED:
-        others = "; ".join(", ".join(group) for group in groups[MAX_FILES_NAMED : 2 * MAX_FILES_NAMED])
-        lines.append(f"{plural(len(groups) - MAX_FILES_NAMED, 'more group')} of names like these: {others}.")
-    asked = unsorted_names(table.known)
-    for name in asked[:MAX_FILES_NAMED]:
+    if more := groups[MAX_FILES_NAMED:]:
+        others = "; ".join(", ".join(group) for group in more[:MAX_FILES_NAMED])
+        lines.append(f"{plural(len(more), 'more group')} of names like these: {others}.")
+    for name in heaps[:MAX_FILES_NAMED]:
         lines.append(
             f"Is {name} a class, or a folder of unsorted images? --unlabelled {shlex.quote(name)} treats its "
             f"{plural(size[name], 'image')} as unlabelled."
         )
-    if len(asked) > MAX_FILES_NAMED:
-        lines.append(f"The same question for {', '.join(asked[MAX_FILES_NAMED : 2 * MAX_FILES_NAMED])}.")
+    if more_heaps := heaps[MAX_FILES_NAMED : 2 * MAX_FILES_NAMED]:
+        lines.append(f"The same question for {', '.join(more_heaps)}.")
     return lines
 
 
@@ -168,21 +159,20 @@ def _unread(table: Table, gone: Sequence[str]) -> list[str]:
     return lines
 
 
-# -- label files ----------------------------------------------------------------------------------------
-
-
 def _label_files(table: Table) -> list[str]:
     """Lists in the folder of the images that give them other labels than they have."""
-    lines = []
+    lines, labels = [], dict(zip(table.path, table.label, strict=True))
     for file in _lists(table.root):
         shown = os.path.relpath(file) if file.is_relative_to(Path.cwd()) else str(file)
         try:
-            differs = _differing(file, table)
+            listed = read_list(file)
         except (InputError, OSError) as problem:
             if "label" in file.stem.lower():
                 lines.append(f"{shown} is not used: {problem}")
             continue
-        if differs:
+        found, _ = find_images(listed.path, (Path(table.root),), labels.__contains__, lambda: list(labels))
+        given = {path: label for path, label in zip(found, listed.label, strict=True) if path is not None}
+        if differs := sum(labels[path] != label for path, label in given.items()):
             lines.append(
                 f"{shown} says otherwise of the labels of {plural(differs, 'image')}; "
                 f"--labels {shlex.quote(shown)} takes what it says."
@@ -192,72 +182,39 @@ def _label_files(table: Table) -> list[str]:
 
 def _lists(root: str) -> list[Path]:
     try:
-        there = [Path(entry.path) for entry in os.scandir(root) if entry.is_file()] if root else []
-        lists = [file for file in there if file.suffix.lower() in LISTS and not file.name.startswith(".")]
+        files = [Path(entry.path) for entry in os.scandir(root) if entry.is_file()] if root else []
+        lists = [file for file in files if file.suffix.lower() in LISTS and not file.name.startswith(".")]
         return sorted(file for file in lists if file.stat().st_size <= LARGEST_LIST)
     except OSError:
         return []
 
 
-def _differing(file: Path, table: Table) -> int:
-    """Images to which the list gives another label than the table does."""
-    listed = read_list(file)
-    own = dict(zip(table.path, table.label, strict=True))
-    found, _ = find_images(listed.path, (Path(table.root),), own.__contains__, lambda: list(own))
-    given = {path: label for path, label in zip(found, listed.label, strict=True) if path is not None}
-    return sum(own[path] != label for path, label in given.items())
-
-
-# -- copies ---------------------------------------------------------------------------------------------
-
-
-def _same_content(images: Collection) -> list[list[int]]:
-    """Groups of rows whose files have the same content."""
+def _same_content(images: Collection, table: Table) -> list[Pair]:
+    """A chain of pairs through the rows of each content, so that copies with different labels are neighbours once."""
     rows: dict[str, list[int]] = {}
-    for row, entry in enumerate(images.images.values()):
-        if entry.digest:
-            rows.setdefault(entry.digest, []).append(row)
-    return [group for group in rows.values() if len(group) > 1]
-
-
-def _linked(groups: Sequence[Sequence[int]], table: Table) -> list[Pair]:
-    """A chain of pairs through each group, so that copies with different labels are neighbours once."""
-    pairs = []
-    for group in groups:
-        chain = sorted(group, key=lambda row: (str(table.label[row]), row))
-        pairs += list(pairwise(chain))
-    return pairs
-
-
-def _groups(pairs: Sequence[Pair]) -> dict[int, int]:
-    """The first row of the chain that each row of these pairs belongs to; pairs come chain by chain."""
-    first: dict[int, int] = {}
-    for one, other in pairs:
-        first[other] = first.setdefault(one, one)
-    return first
+    for row, key in enumerate(images.keys):
+        rows.setdefault(key, []).append(row)
+    chains = (sorted(group, key=lambda row: (str(table.label[row]), row)) for group in rows.values())
+    return [pair for chain in chains for pair in pairwise(chain)]
 
 
 def _copies(pairs: Sequence[Pair], table: Table, what: str) -> list[str]:
     """Pairs across labels, pairs of a labelled and an unlabelled image, and the others."""
-    across: list[Pair] = []
-    half: list[Pair] = []
-    same: list[Pair] = []
+    kinds: dict[str, list[Pair]] = {"across": [], "half": [], "same": []}
     for pair in pairs:
         one, other = (table.label[row] for row in pair)
-        (same if one == other else across if one and other else half).append(pair)
-    lines = []
-    if across:
-        lines.append(
-            f"{what} under different labels: {_list_shown(across, table)}; check these labels first."
-        )
-    if half:
-        lines.append(f"{what} both labelled and unlabelled: {_list_shown(half, table)}.")
-    if same:
-        lines.append(f"{what} twice in a class or among the unlabelled: {_list_shown(same, table)}.")
-    return lines
+        kinds["same" if one == other else "across" if one and other else "half"].append(pair)
+    ends = {
+        "across": "under different labels: {}; check these labels first.",
+        "half": "both labelled and unlabelled: {}.",
+        "same": "twice in a class or among the unlabelled: {}.",
+    }
+    return [
+        f"{what} {ends[kind].format(_shown_pairs(found, table))}" for kind, found in kinds.items() if found
+    ]
 
 
-def _list_shown(pairs: Sequence[Pair], table: Table) -> str:
+def _shown_pairs(pairs: Sequence[Pair], table: Table) -> str:
     examples = "; ".join(
         " and ".join(relative([str(table.path[row]) for row in pair], table.root))
         for pair in pairs[:MAX_FILES_NAMED]
@@ -266,37 +223,28 @@ def _list_shown(pairs: Sequence[Pair], table: Table) -> str:
     return f"{count}, {'for example ' if len(pairs) > MAX_FILES_NAMED else ''}{examples}"
 
 
-# -- the next round -------------------------------------------------------------------------------------
-
-
 def preview_plan(plan: RoundPlan) -> list[str]:
-    """What `discover` would do with this plan; refuse what it would refuse."""
+    """Say what `discover` would do with this plan; refuse what it would refuse."""
     if not (plan.last and plan.trains):
         return plan.lines()
     plan.check()
-    return [*plan.lines(), *plan.edit_lines(), *_expected_k(plan)]
-
-
-def _expected_k(plan: RoundPlan) -> list[str]:
-    """How many categories there would be, as far as edits have a say."""
-    k, labelled = plan.config.k, plan.labelled
-    if k != "auto":
-        known = len(labelled.known)
-        if known <= len(plan.source.known):
-            return []
-        so = memory_text(int(k), known) if int(k) >= known else f"--k {k} becomes {known}."
-        return [f"With the labels from edits there are {known} known classes, so {so}"]
-    return [expected_k(plan.before, labelled)] if plan.before and plan.given.binds else []
+    lines = [*plan.lines(), *plan.edit_lines()]
+    k, known = plan.config.k, len(plan.labelled.known)
+    if k == "auto":
+        return [*lines, expected_k(plan.before, plan.labelled)] if plan.before and plan.given.binds else lines
+    if known > len(plan.source.known):
+        so = _room_text(int(k), known) if int(k) >= known else f"--k {k} becomes {known}."
+        lines.append(f"With the labels from edits there are {known} known classes, so {so}")
+    return lines
 
 
 def exif_summary(table: Table, config: DiscoverConfig, heads: Sequence[ExifData]) -> list[str]:
     """A line about what the files say, and one about bursts, each where there is something to say. heads: of each
     image."""
-    said = ExifTable(list(heads)).words()
-    lines = [said] if said else []
+    lines = list(filter(None, [exif_sentence(heads)]))
     # every two frames are alike here: a discovery looks at the pictures as well, and finds as many or fewer
     alike, ending = np.ones((len(table), 1)), "; those that do not look alike are parted later"
-    group, how = burst_groups(table, config.bursts, heads, alike, found=ending)
+    group, how = burst_groups(table, config.bursts, heads, alike, ending)
     grouped = with_groups(table, group).group
     if grouped is not None:
         bursts = count_bursts(grouped[table.usable])
@@ -304,14 +252,11 @@ def exif_summary(table: Table, config: DiscoverConfig, heads: Sequence[ExifData]
     return lines
 
 
-# -- time -----------------------------------------------------------------------------------------------
-
 IMAGES_READ = 16
 """Images that are read to see how long it takes."""
 TIMED_BATCH = {"cpu": 8}
 """Images that are sent through the trunk for the same reason; on a CPU more of them take as much longer."""
 SENT_ELSEWHERE = 128
-SHORT_PHRASE = "under a minute"
 WHOLE_NETWORK = 3
 """Times a pass of the network that a view takes where gradients run through all of it."""
 
@@ -339,18 +284,13 @@ def estimate_time(
     pace = measure_throughput(table, backbone, compute, plan.batch_size * VIEWS_OF_A_STEP)
     embedding = embedding_seconds(len(table) if to_embed is None else to_embed, pace, device)
     shared, steps = training_seconds(len(table), config, pace, device)
-    network = f"{backbone.name} at {backbone.image_size} pixels"
-    return time_text(embedding, shared + trainings * steps, device, network, trainings)
-
-
-def time_text(embedding: float, training: float, device: str, network: str, trainings: int = 1) -> str:
-    """embedding, training: seconds. trainings: with different seeds, side by side."""
-    whole = duration_phrase(embedding + training)
-    if whole != SHORT_PHRASE:
-        several = f"{trainings} trainings" if trainings > 1 else "training"
-        whole += f" (embedding {duration_phrase(embedding)}, {several} {duration_phrase(training)})"
-    place = "this CPU" if device == "cpu" else "this GPU"
-    return f"Time on {place}, roughly: {whole}, with the network {network}. {votes_in_words(trainings)}"
+    training = shared + trainings * steps
+    several = f"{trainings} trainings" if trainings > 1 else "training"
+    return (
+        f"Time on this {'CPU' if device == 'cpu' else 'GPU'}, roughly: {format_duration(embedding + training)} "
+        f"(embedding {format_duration(embedding)}, {several} {format_duration(training)}), with the network "
+        f"{backbone.name} at {backbone.image_size} pixels. {votes_in_words(trainings)}"
+    )
 
 
 def embedding_seconds(n: int, pace: Throughput, device: str) -> float:
@@ -362,34 +302,24 @@ def training_seconds(n: int, config: DiscoverConfig, pace: Throughput, device: s
     """Return the seconds that trainings share and those of one training, the mean where methods take turns.
 
     They share the reading of the sample, and the filling of the token cache where there is one."""
-    shared, steps = zip(
-        *(_method_seconds(method, n, config, pace, device) for method in methods_of(config)), strict=True
-    )
-    return max(shared), sum(steps) / len(steps)
-
-
-def _method_seconds(
-    method: str, n: int, config: DiscoverConfig, pace: Throughput, device: str
-) -> tuple[float, float]:
     settings = resolve_settings(config)
     n = min(n, settings["sample"])
     plan = plan_length(n, settings["steps"], device)
-    experiment = default_experiment(method, "images")
-    experiment.train.epochs = plan.epochs
-    stages = stages_of(experiment)
-    if not stages:
-        return n * pace.reading, 0.0
-    views = effective_views(
-        experiment, None if plan.cache_views == "off" else CacheViews.parse(plan.cache_views)
-    )
-    filling = n * views.entries * pace.trunk if views else 0.0
-    of_tail = pace.tail if views else pace.trunk + pace.tail
-    of_image = sum(
-        (WHOLE_NETWORK * pace.trunk if stage.needs == "images" else of_tail)
-        * (stage.views.weak + stage.views.strong)
-        for stage in stages
-    ) / len(stages)
-    return n * pace.reading + filling, settings["steps"] * plan.batch_size * of_image
+    wanted = None if plan.cache_views == "off" else CacheViews.parse(plan.cache_views)
+    shared, steps = [], []
+    for method in methods_of(config):
+        experiment = default_experiment(method, "images")
+        experiment.train.epochs = plan.epochs
+        stages, views = stages_of(experiment), effective_views(experiment, wanted)
+        of_tail = pace.tail if views else pace.trunk + pace.tail
+        of_image = sum(
+            (WHOLE_NETWORK * pace.trunk if stage.needs == "images" else of_tail)
+            * (stage.views.weak + stage.views.strong)
+            for stage in stages
+        ) / max(len(stages), 1)
+        shared.append(n * (pace.reading + (views.entries * pace.trunk if stages and views else 0.0)))
+        steps.append(settings["steps"] * plan.batch_size * of_image)
+    return max(shared), sum(steps) / len(steps)
 
 
 def measure_throughput(table: Table, backbone: Backbone, compute: Device, views: int) -> Throughput:
@@ -399,10 +329,9 @@ def measure_throughput(table: Table, backbone: Backbone, compute: Device, views:
     count, nor do passes that others who use the machine have slowed down.
     """
     rows = np.unique(np.linspace(0, len(table) - 1, IMAGES_READ).astype(int))
+    paths, side = [str(path) for path in table.path[rows]], int(backbone.image_size / CROP_FRACTION)
     started = time.monotonic()
-    for _ in decode_in_order(
-        [str(path) for path in table.path[rows]], int(backbone.image_size / CROP_FRACTION), None, False
-    ):
+    for _ in decode_in_order(paths, side, None, False):
         pass
     reading = (time.monotonic() - started) / len(rows)
     encoder, device, size = Encoder(backbone, compute), compute.device, backbone.image_size
@@ -424,16 +353,3 @@ def learn(encoder: Encoder, head: Projector, tokens: torch.Tensor) -> Sequence[t
             features = encoder.tail(tokens)
         total = head(features.to(encoder.dtype)).sum()
     return torch.autograd.grad(total, learning, allow_unused=True)
-
-
-def duration_phrase(seconds: float) -> str:
-    """About how long that is: 20 -> `under a minute`, 5000 -> `1.4 hours`."""
-    if seconds < 50:
-        return SHORT_PHRASE
-    if seconds < 90:
-        return "a minute"
-    if seconds < 90 * 60:
-        return f"{round(seconds / 60)} minutes"
-    if seconds < 36 * 3600:
-        return f"{seconds / 3600:.1f} hours"
-    return f"{seconds / 86400:.1f} days"

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import math
 import os
-import shutil
 from collections.abc import Iterable
 from dataclasses import fields
 from functools import cached_property
@@ -23,7 +22,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 import pandas as pd
 from sklearn.base import BaseEstimator, ClusterMixin, TransformerMixin
-from sklearn.exceptions import NotFittedError
+from sklearn.utils.validation import check_is_fitted
 
 from holotype.config.schema import DiscoverConfig
 from holotype.data.decode import ArrayImage, save_images, to_image_list
@@ -43,13 +42,18 @@ def to_label_column(y: Iterable[Any] | None, n: int) -> list[str]:
 
     None, "", NaN, NaT and pandas' NA mean none, and so does -1 where all others are whole numbers.
     """
-    if y is None:
-        return [""] * n
-    values = [None if _is_missing(value) else value for value in y]
+    values: list[Any] = [None if _is_missing(value) else value for value in ([None] * n if y is None else y)]
     if len(values) != n:
         raise InputError(f"There are {n} images but {len(values)} labels; give one per image, or None.")
-    whole = all(value is None or _is_integer(value) for value in values)
-    return [_to_label(value, whole) for value in values]
+    # whole numbers with gaps come as floats from pandas
+    numbers = [int(value) if _is_integer(value) else None for value in values]
+    whole = all(
+        number is not None for number, value in zip(numbers, values, strict=True) if value is not None
+    )
+    return [
+        "" if value is None or (whole and value == -1) else str(value if number is None else number).strip()
+        for number, value in zip(numbers, values, strict=True)
+    ]
 
 
 def _is_missing(value: Any) -> bool:
@@ -57,15 +61,8 @@ def _is_missing(value: Any) -> bool:
 
 
 def _is_integer(value: Any) -> bool:
-    """Whole numbers with gaps come as floats from pandas."""
     number = isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool)
     return number and float(value).is_integer()
-
-
-def _to_label(value: Any, whole: bool) -> str:
-    if value is None or (whole and value == -1):
-        return ""
-    return str(int(value)) if _is_integer(value) else str(value).strip()
 
 
 FILE = "estimator.json"
@@ -138,28 +135,22 @@ class Discoverer(ClusterMixin, TransformerMixin, BaseEstimator):
         out: str | Path | None = None,
         progress: bool = False,
     ) -> None:
-        self.method = method
-        self.k = k
+        self.method, self.k = method, k
         self.backbone, self.arch, self.image_size = backbone, arch, image_size
         self.pool, self.mean, self.std = pool, mean, std
-        self.steps = steps
-        self.sample = sample
-        self.long_tail = long_tail
-        self.bursts = bursts
-        self.seed, self.seeds = seed, seeds
-        self.device = device
-        self.out = out
-        self.progress = progress
+        self.steps, self.sample, self.long_tail, self.bursts = steps, sample, long_tail, bursts
+        self.seed, self.seeds, self.device = seed, seeds, device
+        self.out, self.progress = out, progress
 
     def fit(self, X: Iterable[ArrayImage], y: Iterable[Any] | None = None) -> Discoverer:
         """Find the categories of the images X. y: label of each; None, "" and missing values of any kind mean none,
         and so does -1 among whole numbers."""
-        config = self._config()
+        config = DiscoverConfig(**{one.name: getattr(self, one.name) for one in fields(DiscoverConfig)})
         from holotype.discovery.pipeline import discover_table
 
         pictures = to_image_list(X)
         label = to_label_column(y, len(pictures))
-        folder = self._folder()
+        folder = Path(self.out) if self.out is not None else self._make_temporary()
         paths = save_images(pictures, folder / PICTURES)
         table = Table(
             path=np.array(paths, dtype=object),
@@ -173,13 +164,6 @@ class Discoverer(ClusterMixin, TransformerMixin, BaseEstimator):
         for name in LOADED:
             self.__dict__.pop(name, None)
         return self
-
-    def _config(self) -> DiscoverConfig:
-        """The settings, checked."""
-        return DiscoverConfig(**{one.name: getattr(self, one.name) for one in fields(DiscoverConfig)})
-
-    def _folder(self) -> Path:
-        return Path(self.out) if self.out is not None else self._make_temporary()
 
     def _make_temporary(self) -> Path:
         """A folder that is kept as long as the object, and removed with it."""
@@ -225,20 +209,14 @@ class Discoverer(ClusterMixin, TransformerMixin, BaseEstimator):
 
     @property
     def _found(self) -> Discovery:
-        self._check_fitted()
+        check_is_fitted(self)
         return self.discovery_
-
-    def _check_fitted(self) -> None:
-        if "discovery_" not in vars(self):
-            raise NotFittedError(
-                "This Discoverer has found nothing yet; call fit first, or load a saved one."
-            )
 
     @cached_property
     def _model(self) -> TrainedModel:
         from holotype.runs.model_io import load_model
 
-        self._check_fitted()
+        check_is_fitted(self)
         return load_model(self.run_folder_, self.device)
 
     @cached_property
@@ -262,17 +240,12 @@ class Discoverer(ClusterMixin, TransformerMixin, BaseEstimator):
         return state
 
     def _take_along(self) -> dict[str, bytes]:
-        try:
-            there = [name for name in SAVED if (self.run_folder_ / name).is_file()]
-            files = {name: (self.run_folder_ / name).read_bytes() for name in there}
-        except OSError as error:
-            raise InputError(
-                f"The run folder {self.run_folder_} cannot be read ({error.strerror})."
-            ) from error
+        there = (self.run_folder_ / name for name in SAVED)
+        files = {file.name: file.read_bytes() for file in there if file.is_file()}
         if not {MODEL, WEIGHTS} <= files.keys():
             raise InputError(
                 f"The run folder {self.run_folder_} is gone, and the model with it, so this Discoverer cannot be "
-                "pickled; fit it again, with out= to keep the folder."
+                "saved; fit it again, with out= to keep the folder."
             )
         return files
 
@@ -287,19 +260,12 @@ class Discoverer(ClusterMixin, TransformerMixin, BaseEstimator):
 
     def save(self, folder: str | Path) -> Path:
         """Copy model and results into a folder that `load` reads, now or on another machine."""
-        self._check_fitted()
+        check_is_fitted(self)
         folder = Path(folder)
         parameters = {name: str(v) if isinstance(v, Path) else v for name, v in self.get_params().items()}
         if folder.resolve() != self.run_folder_.resolve():
-            try:
-                folder.mkdir(parents=True, exist_ok=True)
-                for name in SAVED:
-                    if (self.run_folder_ / name).is_file():
-                        shutil.copy2(self.run_folder_ / name, folder / name)
-            except OSError as error:
-                raise InputError(
-                    f"{folder} could not be written ({error.strerror}); choose another."
-                ) from error
+            for name, content in self._take_along().items():
+                write_bytes(folder / name, content)
         PARAMETERS.write(folder / FILE, parameters)
         return folder
 

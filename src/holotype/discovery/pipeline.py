@@ -23,17 +23,17 @@ from typing import Any
 import numpy as np
 
 from holotype.clustering.metrics import has_truth, score
-from holotype.config.schema import DiscoverConfig, parse_by_name
+from holotype.config.schema import BackboneConfig, DiscoverConfig, parse_by_name
 from holotype.data.detections import CONFIDENCE
+from holotype.data.hashing import file_stamps
 from holotype.data.load import check_trainable, folder_name, load_table
+from holotype.data.paths import relative
+from holotype.data.storage import is_address
 from holotype.data.table import Table
-from holotype.discovery.backbone_choice import BackboneChoice
-from holotype.discovery.choose_k import check_long_tail
-from holotype.discovery.collection import Collection, with_current_paths
+from holotype.discovery.backbone_choice import BackboneChoice, choose_backbone
+from holotype.discovery.collection import Collection, read_collection, with_current_paths
 from holotype.discovery.dry_run import log_report
-from holotype.discovery.ensemble_training import choose_trainings, clear_trainings, store_seeds
 from holotype.discovery.plan import Round, RoundPlan, apply_plan, plan_round
-from holotype.discovery.round_diff import write_changes
 from holotype.discovery.round_runner import MIN_UNLABELLED, run_round
 from holotype.discovery.rounds import (
     StepTimer,
@@ -43,16 +43,9 @@ from holotype.discovery.rounds import (
     replay_edits,
     round_folder,
     store_refused,
+    write_changes,
 )
-from holotype.discovery.run_folder import (
-    check_labels_remain,
-    check_method,
-    claim_folder,
-    find_folder,
-    reload_backbone,
-    stored_backbone,
-)
-from holotype.discovery.training_plan import methods_of
+from holotype.discovery.training_plan import applicable_methods, check_long_tail, clear_trainings, methods_of
 from holotype.embeddings.store import EmbeddingParts
 from holotype.errors import InputError
 from holotype.methods import find_method
@@ -61,13 +54,14 @@ from holotype.report.projection import add_projection
 from holotype.results.discovery import Discovery
 from holotype.results.review_queue import write_queue
 from holotype.runs.model_io import ModelConfig
-from holotype.runs.record import SCORES_FILE, RunFolder, Scores, headline_scores
-from holotype.runs.resources import check_k
+from holotype.runs.record import IDENTITY_FILE, SCORES_FILE, RunFolder, Scores, headline_scores
+from holotype.runs.resources import RunData, check_k
 from holotype.runs.run import clean_up
 from holotype.utils.atomic import clean_partial_tree, refuse_links
+from holotype.utils.device import pick_device
 from holotype.utils.heartbeat import running_heartbeat
 from holotype.utils.locks import lock_folder
-from holotype.utils.serialization import to_dict
+from holotype.utils.serialization import SchemaError, from_dict, to_dict
 
 log = logging.getLogger(__name__)
 
@@ -94,28 +88,16 @@ def discover(
     arch, image_size, pool, mean, std, steps, sample, long_tail, bursts, seed, seeds, device.
     """
     config = parse_by_name(settings)
-    given = None if labels is None else Path(labels)
     table = load_table(
         images,
-        given,
+        Path(labels) if labels else None,
         unlabelled=unlabelled,
         skip_missing=skip_missing,
         boxes=Path(boxes) if boxes else None,
         box_confidence=box_confidence,
     )
     folder = Path(out) if out else find_folder(default_folder(images), table)
-    return discover_table(
-        table,
-        config,
-        folder,
-        progress=progress,
-        edits=Path(edits) if edits else None,
-        embeddings=Path(embeddings) if embeddings else None,
-    )
-
-
-def default_folder(images: Path | str) -> Path:
-    return Path("runs") / f"{folder_name(images)}-discover"
+    return discover_table(table, config, folder, progress=progress, edits=edits, embeddings=embeddings)
 
 
 def discover_table(
@@ -124,26 +106,30 @@ def discover_table(
     folder: Path,
     *,
     progress: bool = True,
-    edits: Path | None = None,
-    embeddings: Path | None = None,
+    edits: Path | str | None = None,
+    embeddings: Path | str | None = None,
 ) -> Discovery:
     """Find the categories in a table of images and write the run folder; resumes, and applies edits.
 
     embeddings: as in `discover`. edits: a file that the report exported. Names count at once. Where there is something
     that the last round was not given (other images or labels, other settings, more edits), a new round is trained.
     """
-    folder, embedded = Path(folder), EmbeddingParts(embeddings) if embeddings else None
+    folder, embedded = Path(folder), EmbeddingParts(Path(embeddings)) if embeddings else None
     check_table(table, config, folder)
     with lock_folder(folder), running_heartbeat(folder):
         refuse_links(folder)
         clean_partial_tree(folder)
         config, chosen = claim_folder(folder, table, config, embedded)
-        plan = plan_round(folder, table, config, edits, progress)
+        plan = plan_round(folder, table, config, Path(edits) if edits else None, progress)
         apply_plan(plan)
         for line in plan.lines():
             log.info(line)
         if plan.trains:
-            round = begin_round(plan, chosen or reload_backbone(folder, config), progress, embedded)
+            chosen = chosen or reload_backbone(folder, config)
+            check_method(plan.labelled, config, chosen)
+            number, clock = plan.start(), StepTimer(folder)
+            RunFolder(folder).write_config(to_dict(config))
+            round = Round.of(plan, chosen, number=number, embedded=embedded, progress=progress, clock=clock)
             log_report(round, table)
             for line in plan.edit_lines():
                 log.info(line)
@@ -156,27 +142,6 @@ def discover_table(
             clear_trainings(own)
             score_round(own, plan)
         return write_round_result(folder, plan.images, progress)
-
-
-def begin_round(
-    plan: RoundPlan, chosen: BackboneChoice, progress: bool, embedded: EmbeddingParts | None = None
-) -> Round:
-    """Begin or resume a round as planned; what cannot be trained is refused."""
-    folder, config = plan.folder, plan.config
-    check_method(plan.labelled, config, chosen)
-    number = plan.start()
-    RunFolder(folder).write_config(to_dict(config))
-    seeds = tuple(range(config.seed, config.seed + choose_trainings(folder, config, len(plan.source))))
-    store_seeds(round_folder(folder, number), seeds)
-    return Round.of(
-        plan,
-        chosen,
-        number=number,
-        seeds=seeds,
-        embedded=embedded,
-        progress=progress,
-        clock=StepTimer(folder),
-    )
 
 
 def write_round_result(folder: Path, now: Collection, progress: bool) -> Discovery:
@@ -198,9 +163,6 @@ def write_round_result(folder: Path, now: Collection, progress: bool) -> Discove
     with StepTimer(folder).step("the report"):
         build_report(found, folder, progress=progress)
     return found
-
-
-# -- before anything is computed --------------------------------------------------------------------------
 
 
 def check_table(table: Table, config: DiscoverConfig, folder: Path) -> None:
@@ -247,3 +209,121 @@ def score_round(own: Path, plan: RoundPlan) -> None:
     if (now := Scores(**headline_scores(scores))) != record.scores:
         RunFolder(own).write_per_class(scores["per_class"])
         RunFolder(own).write_json(SCORES_FILE, dataclasses.replace(record, scores=now).as_dict())
+
+
+#
+# It belongs to one discovery with one backbone. Images, labels and settings belong to a round; rounds with other ones
+# go on in the same folder.
+
+CLAIM_FORMAT = 4
+"""Of the run folder as a whole."""
+SAME_IMAGES = 0.5
+"""Share of the images of a discovery, by path and size, that make a folder of another name the one that it was of."""
+
+
+def default_folder(images: Path | str) -> Path:
+    return Path("runs") / f"{folder_name(images)}-discover"
+
+
+def find_folder(own: Path, table: Table) -> Path:
+    """Return the run folder of a collection where nobody has named one: `own`, or that of a collection of the same
+    images which is no longer where it was; once it has gone on with this one, it is that of this one."""
+    if own.exists():
+        return own
+    paths = relative([str(path) for path in table.path], table.root)
+    size = dict(zip(paths, map(_file_size, file_stamps(list(table.path))), strict=True))
+    best, share = own, SAME_IMAGES
+    for folder in sorted(own.parent.glob("*-discover")):
+        try:
+            images, first = read_collection(folder), read_collection(round_folder(folder, 1))
+        except InputError:  # nobody has asked for that one
+            continue
+        if images is None or not images.root or is_address(images.root):
+            continue
+        moved = first is not None and first.root != images.root == table.root
+        if Path(images.root).exists() and not moved:
+            continue
+        same = sum(size.get(path) == _file_size(entry.stamp) for path, entry in images.images.items())
+        if same > share * len(images.images):
+            best, share = folder, same / len(images.images)
+    if best != own:
+        log.info(f"{best} holds a discovery of these images and is continued; --out begins another one.")
+    return best
+
+
+def _file_size(stamp: str) -> str:
+    """Bytes of a file. A copy has another time."""
+    return stamp.partition("-")[0]
+
+
+def check_labels_remain(folder: Path, table: Table) -> None:
+    """Raise InputError where the images of the discovery in a folder had labels and come without any: mostly a list was
+    forgotten."""
+    if table.labelled.any() or (images := read_collection(folder)) is None:
+        return
+    if had := sum(bool(entry.label) for entry in images.images.values()):
+        raise InputError(
+            f"No image of {table.name} comes with a label, and in {folder} {had:,} did; name their list again with "
+            "--labels, or choose another folder with --out."
+        )
+
+
+def claim_folder(
+    folder: Path, table: Table, config: DiscoverConfig, embedded: EmbeddingParts | None = None
+) -> tuple[DiscoverConfig, BackboneChoice | None]:
+    """Make sure that the folder is new or of a discovery with this backbone. embedded: features that it must have made.
+
+    Returns the settings with the backbone by its name (where `auto` was asked for, the one that was taken when the
+    discovery began), and the backbone where it had to be chosen now.
+    """
+    if (stored := stored_backbone(folder, config.network)) is not None:
+        return config.with_network(stored), None
+    chosen = choose_backbone(config.network, pick_device(config.device))
+    check_method(table, config, chosen)
+    if embedded is not None:
+        embedded.check_network(chosen.backbone)
+    log.info(chosen.words)
+    content = {"format": CLAIM_FORMAT, "backbone": to_dict(chosen.config), "choice_of_backbone": chosen.words}
+    RunFolder(folder).write_json(IDENTITY_FILE, content)
+    return config.with_network(chosen.config), chosen
+
+
+def reload_backbone(folder: Path, config: DiscoverConfig) -> BackboneChoice:
+    """Load the backbone of a discovery that goes on, with the sentence of when it was chosen."""
+    chosen = choose_backbone(config.network, pick_device(config.device))
+    words = str(RunFolder(folder).read_json(IDENTITY_FILE).get("choice_of_backbone", ""))
+    log.info(words)
+    return dataclasses.replace(chosen, words=words)
+
+
+def stored_backbone(folder: Path, wanted: BackboneConfig) -> BackboneConfig | None:
+    """Return the backbone that the discovery in a folder was begun with, None where there is none; InputError where
+    another one is wanted, or where the folder holds something else. What is not said of it stays as it was."""
+    if not (folder / IDENTITY_FILE).is_file():
+        return None
+    identity = RunFolder(folder).read_json(IDENTITY_FILE)
+    if not isinstance(identity, dict) or identity.get("format") != CLAIM_FORMAT:
+        raise InputError(
+            f"{folder} holds a run of another kind or version (no discovery of format {CLAIM_FORMAT}); "
+            "choose another folder with --out, or delete this one to start anew."
+        )
+    try:
+        stored = from_dict(BackboneConfig, identity.get("backbone"))
+    except SchemaError as problem:
+        raise InputError(
+            f"{folder / IDENTITY_FILE} cannot be read (backbone: {problem}); choose another folder with --out."
+        ) from problem
+    for name, value in vars(wanted).items():
+        begun = getattr(stored, name)
+        if value not in (None, begun) and (name, value) not in (("name", "auto"), ("pool", "auto")):
+            raise InputError(
+                f"{folder} was begun with {'backbone' if name == 'name' else name} = {begun!r}, not {value!r}, and "
+                "features of two networks cannot be compared; leave it as it was, or choose another folder with --out."
+            )
+    return stored
+
+
+def check_method(table: Table, config: DiscoverConfig, chosen: BackboneChoice) -> None:
+    """Refuse what cannot be trained before anything is written; a k that is estimated is looked at then."""
+    k = max(len(table.known) + 1 if config.k == "auto" else config.k, len(table.known))
+    applicable_methods(methods_of(config), RunData(table, k), chosen.backbone)

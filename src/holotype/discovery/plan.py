@@ -6,8 +6,9 @@ it returns. `apply_plan` writes to the run folder what was planned. Nothing is t
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping, Set
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, fields
 from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
@@ -15,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from holotype.config.schema import DiscoverConfig
+from holotype.config.schema import NO, DiscoverConfig
 from holotype.data.boxes import split_box
 from holotype.data.load import check_trainable
 from holotype.data.table import Table
@@ -32,25 +33,114 @@ from holotype.discovery.collection import (
     with_current_paths,
     with_labels,
 )
-from holotype.discovery.constraints import Constraints, check_images_left, sampled_count
+from holotype.discovery.constraints import Constraints, check_images_left, without_edit_labels
 from holotype.discovery.rounds import (
     EditHistory,
     StepTimer,
     count_edits,
-    is_incomplete,
     last_round,
     read_edits_of,
     replay_edits,
     round_folder,
-    round_inputs,
     started_rounds,
 )
-from holotype.discovery.training_plan import RoundConfig, read_round_config, stated_groups
+from holotype.discovery.training_plan import default_trainings, resolve_settings
 from holotype.embeddings.store import EmbeddingParts
 from holotype.errors import InputError
-from holotype.results.apply_edits import REJECTED_NOTE
 from holotype.results.discovery import Discovery
-from holotype.results.edits import EDIT_LOG, Edit, append_edits, run_ids
+from holotype.results.edits import EDIT_LOG, REJECTED_NOTE, Edit, append_edits, run_ids
+from holotype.runs.record import IDENTITY_FILE
+from holotype.utils.device import pick_device
+from holotype.utils.serialization import FileSchema, to_dict
+
+ROUND_FILE = "round.json"
+ROUND_SCHEMA = FileSchema(3, "restore it from a copy, or run holotype discover with another --out")
+
+
+@dataclass(frozen=True)
+class RoundConfig:
+    """Settings of a round, and what edits said to it."""
+
+    settings: dict[str, Any]
+    """As a person gave them; None where the device decides."""
+    taken: dict[str, Any]
+    """The same with what the device decides."""
+    device: str = ""
+    title: str = ""
+    """What the collection is called."""
+    groups: str = ""
+    """Digest of the bursts that people have told (`stated_groups`), "" = none."""
+    seeds: list[int] = field(default_factory=list)
+    """Of its trainings."""
+    labels: dict[str, str] = field(default_factory=dict)
+    """That edits had given, by the keys of the images."""
+    rejected: list[str] = field(default_factory=list)
+    """Keys of the images that edits keep out."""
+
+    @classmethod
+    def of(cls, config: DiscoverConfig, title: str, **inputs: Any) -> RoundConfig:
+        taken = resolve_settings(config)
+        settings = {name: getattr(config, name) for name in taken}
+        return cls(settings, taken, pick_device(config.device), title, **inputs)
+
+    @property
+    def given(self) -> Constraints:
+        """What edits said."""
+        return Constraints(self.labels, frozenset(self.rejected))
+
+    def others(self, before: RoundConfig) -> list[str]:
+        """What was asked for otherwise than before: --k 12 (was 10). Where only the device has changed: nothing."""
+        settings = [
+            f"--{name.replace('_', '-')} {_shown(value)} (was {_shown(before.settings.get(name))})"
+            for name, value in self.settings.items()
+            if value != before.settings.get(name) and self.taken[name] != before.taken.get(name)
+        ]
+        if self.taken["bursts"] == NO or before.taken.get("bursts") == NO:
+            return settings  # nobody has asked for groups, or that is said already
+        return [*settings, *(["other groups"] if self.groups != before.groups else [])]
+
+    def save(self, folder: Path) -> None:
+        ROUND_SCHEMA.write(folder / ROUND_FILE, to_dict(self))
+
+
+def _shown(value: Any) -> str:
+    return "as usual" if value is None else str(value)
+
+
+def read_round_config(folder: Path) -> RoundConfig | None:
+    """Of the round in `folder`; None where it was stopped before that was written."""
+    file = folder / ROUND_FILE
+    return ROUND_SCHEMA.make(file, RoundConfig) if file.is_file() else None
+
+
+def stated_groups(table: Table, images: Collection) -> str:
+    """A digest of which images people have put into groups, "" where there are none; whatever the groups and the files
+    are called."""
+    frames: dict[str, list[str]] = {}
+    for name, key in zip(() if table.group is None else table.group, images.keys, strict=False):
+        frames.setdefault(name, []).append(key)
+    groups = sorted(sorted(group) for name, group in frames.items() if name and len(group) > 1)
+    return hashlib.sha256(repr(groups).encode()).hexdigest()[:16] if groups else ""
+
+
+SAME = ("seeds", "method", "sample")
+"""Settings with which a later round has as many trainings as the one before it, if the device is the same too."""
+
+
+def choose_seeds(folder: Path, config: DiscoverConfig, images: int) -> list[int]:
+    """Return the seeds of the trainings of the next round: as many as --seeds says, or as the round before had where
+    the settings are the same, or else those of the table. images: of the collection."""
+    n = config.seeds
+    if n == "auto":
+        configs = (read_round_config(round_folder(folder, n)) for n in reversed(started_rounds(folder)))
+        last = next((found for found in configs if found is not None), None)
+        taken, device = resolve_settings(config), pick_device(config.device)
+        same = last is not None and last.device == device
+        if last is not None and same and all(last.taken.get(name) == taken[name] for name in SAME):
+            n = len(last.seeds)
+        else:
+            n = default_trainings(config, images)
+    return list(range(config.seed, config.seed + n))
 
 
 @dataclass
@@ -117,7 +207,8 @@ class RoundPlan:
         """Number of the round: that of the last one where it was stopped, or else a new one."""
         number = max(started_rounds(self.folder), default=0)
         own, stopped = round_folder(self.folder, number), number > last_round(self.folder)
-        return number if stopped and (self.is_that_of(own) or is_incomplete(own)) else number + 1
+        begun = (own / ROUND_FILE).is_file() or (own / IDENTITY_FILE).is_file()  # else nothing was trained
+        return number if stopped and (self.is_that_of(own) or not begun) else number + 1
 
     def is_that_of(self, own: Path) -> bool:
         """Does the round in the folder `own` train on the very same? The name of a category changes nothing."""
@@ -169,8 +260,6 @@ class Round(RoundPlan):
     table: Table
     """With the labels of edits; as the round goes on, with problems, bursts and the labels that they spread."""
     number: int = 1
-    seeds: tuple[int, ...] = (0,)
-    """Of its trainings."""
     embedded: EmbeddingParts | None = None
     """Features that are there already, of these images and perhaps of many more."""
     progress: bool = False
@@ -208,7 +297,7 @@ class Round(RoundPlan):
     def drawn(self) -> Table:
         """`active` less the labels from edits: people picked those where something was wrong, and what is estimated
         from labels supposes that they were drawn."""
-        return sampled_count(self.active, self.source.label) if self.given.labels else self.active
+        return without_edit_labels(self.active, self.source.label) if self.given.labels else self.active
 
 
 def plan_round(
@@ -225,48 +314,45 @@ def plan_round(
     """
     last, stored = last_round(folder), read_collection(folder) or Collection()
     now = now or index_images(table, stored, progress)
-    before = seen_images(folder, last) if last else Collection(table.root)
+    before = (last and read_collection(round_folder(folder, last))) or Collection(table.root)
     difference = diff_collections(before, now)
     if last:
         check_same_images(folder, table, before, now, difference)
     new = read_edits_of(folder, edits, now) if edits is not None else []
     edits_line = f"{edits}: {count_edits(folder, new)}." if edits else ""
     history = replay_edits(folder, new)
-    labels = resolve_aliases(now, before, difference.then, stored.means, history.discovery)
+    labels = resolve_aliases(now, before, difference.then, stored, history.discovery)
     if labels.names:
         new = [*new, *rename_edits(folder, history, labels.names)]
         history = replay_edits(folder, new)
-    table = labels.spoken(table)
-    now = replace(
-        with_labels(now, table.label), means=labels.means, aliases={**stored.aliases, **difference.aliases}
-    )
+    table, aliases = labels.apply(table), {**stored.aliases, **difference.aliases}
+    now = with_labels(now, table.label, means=labels.means, spoken=labels.spoken, aliases=aliases)
     compare_labels(difference, before, now)
     said, history = history.given.of_repaired(now), history.of_today(now)
-    groups = stated_groups(table, [entry.digest for entry in now.images.values()])
-    inputs = RoundConfig.of(config, table.name, groups, history.given.labels, history.given.rejected)
+    inputs = RoundConfig.of(
+        config,
+        table.name,
+        groups="" if config.bursts == NO else stated_groups(table, now),
+        seeds=choose_seeds(folder, config, len(table)),
+        labels=history.given.labels,
+        rejected=sorted(history.given.rejected),
+    )
     then = read_round_config(round_folder(folder, last))
     settings = inputs.others(then) if then else []
-    has_new_edits = round_inputs(folder, last).differs(history.given, now)
+    has_new_edits = then is not None and then.given.differs(history.given, now)
     changes = [f"The images are in {now.root} now."] if before.root != now.root else []
     changes += [f"Since round {last}: {difference.words}."] if difference.words else []
-    changes += [*_repaired(difference, now, history.given), *_class_names(labels.names)]
+    changes += _repaired(difference, now, history.given)
+    for id, name in labels.names.items():
+        again = "again" if id == name else "now"
+        changes.append(f"The class {id} is labelled {name} {again}; it stays the same class under that name.")
     changes += _labels(difference, now, said.images - history.given.images, last)
     changes += [f"Settings that differ from round {last}: {', '.join(settings)}."] if settings else []
     if has_new_edits and not difference.trains:
         changes.append(f"There are edits that round {last} did not have.")
+    trains = not last or difference.trains or bool(settings) or has_new_edits
     return RoundPlan(
-        folder,
-        config,
-        table,
-        now,
-        inputs,
-        history,
-        last,
-        difference,
-        edits=new,
-        changes=changes if last else [],
-        trains=not last or difference.trains or bool(settings) or has_new_edits,
-        edits_line=edits_line,
+        folder, config, table, now, inputs, history, last, difference, new, changes, trains, edits_line
     )
 
 
@@ -280,14 +366,6 @@ def _repaired(difference: CollectionDiff, now: Collection, given: Constraints) -
             "else now."
         )
     return lines
-
-
-def _class_names(names: Mapping[str, str]) -> list[str]:
-    return [
-        f"The class {id} is labelled {name} {'again' if id == name else 'now'}; it stays the same class under that "
-        "name."
-        for id, name in names.items()
-    ]
 
 
 def _labels(difference: CollectionDiff, now: Collection, overruled: Set[str], last: int) -> list[str]:
@@ -312,9 +390,7 @@ def apply_plan(plan: RoundPlan) -> None:
     if plan.edits or (plan.folder / EDIT_LOG).is_file():
         append_edits(plan.folder, plan.edits)
     plan.check()
-    stored = read_collection(plan.folder)
-    # the newest label of a class is last
-    if plan.images != stored or list(plan.images.means) != list(stored.means):
+    if plan.images != read_collection(plan.folder):
         plan.images.save(plan.folder)
 
 
@@ -346,12 +422,11 @@ def check_same_images(
         )
 
 
-def seen_images(folder: Path, number: int) -> Collection:
-    """The images as a round saw them."""
-    own = round_folder(folder, number)
-    if (seen := read_collection(own)) is not None:
-        return seen
-    raise InputError(
-        f"{own} does not say which images it was begun with (no collection.parquet); restore it from a copy, or run "
-        "holotype discover with another --out."
-    )
+def pending_edits(folder: Path, given: Constraints) -> tuple[int, int]:
+    """How many labels, and how many images that stay out or come back, the next round would be given and the last
+    one was not."""
+    config = read_round_config(round_folder(folder, last_round(folder)))
+    before = config.given if config else Constraints()
+    inputs = before.of_repaired(read_collection(folder) or Collection())
+    labels, rejected = given.labels.items() ^ inputs.labels.items(), given.rejected ^ inputs.rejected
+    return len({key for key, _ in labels} - rejected), len(rejected)

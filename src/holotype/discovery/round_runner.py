@@ -1,133 +1,60 @@
-"""Run one round: count the categories, train, assign every image."""
+"""Run one round: embed, choose the number of categories, train, assign every image.
+
+The count supposes that labels were drawn at random (clustering/class_size.py). Labels from edits are picked: where
+images were wrong, and a few in each new category. Counted with them, a collection seems to have many small classes. So
+they take no part in the count; and where people have merged, parted and rejected, what they have left is the number,
+with what the count has changed by since.
+"""
 
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 import logging
 import uuid
 from collections import Counter
-from collections.abc import Iterable, Sequence, Set
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence, Set
 from pathlib import Path
 
 import numpy as np
+import torch
 
+from holotype.clustering.class_size import measure_imbalance
+from holotype.clustering.estimate_k import count_key, estimate_table, pick_k, write_count
 from holotype.clustering.k_curve import CountEstimate
-from holotype.config.schema import AUTO, NO, BackboneConfig
+from holotype.config.schema import AUTO, NO, DiscoverConfig
 from holotype.data import detections
-from holotype.data.bursts import SECONDS, SpreadLabels, count_units, find_bursts, spread_labels, with_groups
-from holotype.data.exif import NO_EXIF, ExifData, read_exif_all
+from holotype.data.bursts import SECONDS, count_units, find_bursts, spread_labels, with_groups
+from holotype.data.exif import ExifData, read_exif_all
 from holotype.data.load import check_trainable
 from holotype.data.table import Table
-from holotype.discovery.choose_k import choose_k, choose_long_tail
 from holotype.discovery.collection import shown_names
 from holotype.discovery.constraints import check_images_left, unreadable_labels, visible_classes
-from holotype.discovery.ensemble_training import (
-    EnsembleOutcome,
-    applicable_methods,
-    clear_trainings,
-    train_ensemble,
-)
 from holotype.discovery.plan import Round
 from holotype.discovery.training_plan import (
+    applicable_methods,
+    clear_trainings,
     draw_sample,
     methods_of,
-    pick_preset,
-    plan_length,
+    plan_training,
     resolve_settings,
-    spread_epochs,
+    supports_long_tail,
+    train_ensemble,
 )
 from holotype.embeddings.store import Embeddings, embed_table
 from holotype.errors import InputError
-from holotype.methods import Method, find_method
-from holotype.results.apply_edits import FOLLOWS_NOTE
-from holotype.results.describe import LABELLED as OF_BURST
-from holotype.results.describe import burst_text
-from holotype.results.discovery import RunFacts
+from holotype.methods import Method, Prediction, find_method
+from holotype.results.describe import LABELLED_BY_BURST, burst_text
+from holotype.results.discovery import Discovery, RunFacts
+from holotype.results.edits import FOLLOWS_NOTE
 from holotype.results.ensemble import methods_phrase
-from holotype.runs.experiment import Experiment, default_experiment, stages_of
-from holotype.runs.predict import RoundContext
-from holotype.runs.resources import ResourceCache, RunData, drop_unusable_cache
-from holotype.runs.run import finish_run
+from holotype.runs.experiment import Experiment
+from holotype.runs.predict import EnsembleRuns, RoundContext
+from holotype.runs.resources import ResourceCache, RunData
+from holotype.runs.run import Run, finish_run
 from holotype.utils.device import Device, pick_device
-from holotype.utils.serialization import read_parquet_table, write_parquet
+from holotype.utils.serialization import read_json, read_parquet_table, write_parquet
 from holotype.utils.text import plural
-
-
-def find_round_bursts(
-    table: Table,
-    setting: str,
-    shots: Sequence[ExifData],
-    features: np.ndarray,
-    out: np.ndarray,
-    words: Set[str] = frozenset(),
-) -> tuple[SpreadLabels, list[str]]:
-    """The table with its bursts and the labels that frames take from each other, and what to say of it.
-
-    setting: of DiscoverConfig. shots: (N,) what the heads of the files say. features: (N, D) of the frozen backbone.
-    out: (N,) bool, images that people have rejected. words: as in find_bursts.
-    """
-    group, how = burst_groups(table, setting, shots, features, ", alike", words)
-    table = with_groups(table, group)
-    spread = spread_labels(table, out)
-    if table.group is None:
-        return spread, []
-    return spread, _burst_lines(spread, how)
-
-
-def burst_groups(
-    table: Table,
-    setting: str,
-    shots: Sequence[ExifData],
-    features: np.ndarray,
-    found: str,
-    words: Set[str] = frozenset(),
-) -> tuple[Sequence[str] | np.ndarray, str]:
-    """(N,) the burst of each image, "" where it is alone, and how they are known. found: ends that, where they are not
-    told but found. words: as in find_bursts."""
-    if setting == NO:
-        return [""] * len(table), ""
-    if table.group is not None and any(table.group):
-        return table.group, "as the column group says"
-    seconds = SECONDS if setting == AUTO else float(setting)
-    how = f"one camera, at most {seconds:g} seconds apart{found}"
-    return find_bursts(table, shots, features, seconds, words), how
-
-
-def count_bursts(used: np.ndarray) -> str:
-    """How many frames there are of how many bursts, and the largest. used: (n,) groups, of which some are bursts."""
-    largest = Counter(name for name in used if name).most_common(1)[0][1]
-    return f"{burst_text(used)} of up to {largest:,}"
-
-
-def check_enough(table: Table, k: int) -> None:
-    """Raise InputError where there are fewer images than categories, each burst counted once."""
-    if table.group is not None and count_units(table) < k:
-        raise InputError(
-            f"--k {k} is more than the {count_units(table)} images of {table.name}, each burst counted once; lower it, "
-            "or count every image with --bursts no."
-        )
-
-
-def draws_own_rows(method: str) -> bool:
-    """Does a method draw the images of its steps itself? Then every frame counts there."""
-    return find_method(method).rows is not Method.rows
-
-
-def _burst_lines(spread: SpreadLabels, how: str) -> list[str]:
-    group = spread.table.group
-    assert group is not None
-    told = count_bursts(group[spread.table.usable])
-    lines = [f"{told} ({how}); a burst counts once. --bursts no counts each image."]
-    if n := len(spread.rows):
-        lines.append(f"{plural(n, 'frame')} labelled like another frame of the same burst.")
-    if spread.torn:
-        lines.append(
-            "Frames of one burst carry different labels, so its other frames take none: "
-            f"{shown_names(spread.torn)}."
-        )
-    return lines
-
 
 MIN_UNLABELLED = 8
 """Usable images below which there is nothing to train on."""
@@ -147,9 +74,9 @@ def run_round(round: Round) -> None:
             source=round.embedded,
             progress=round.progress,
         )
-    shots = load_exif_table(round.folder, round.table, round.digests, round.progress)
+    shots = load_exif(round.folder, round.table, round.digests, round.progress)
     apply_class_labels(round, embedded)
-    load_exif(round, shots, embedded)
+    find_round_bursts(round, shots, embedded)
     check_images_left(round.table, round.given, round.images.keys, round.folder)
     check_embedded(round.table, embedded.features, round.out)
     k, count = choose_k(round, embedded.features)
@@ -158,25 +85,6 @@ def run_round(round: Round) -> None:
     if round.sizes:
         log.info(round.sizes)
     discover_categories(round, embedded, k, count)
-
-
-def load_exif(round: Round, shots: ExifTable, embedded: Embeddings) -> None:
-    """Let the round know when, where and with which camera its images were taken, and which are frames of one burst."""
-    round.columns["digest"] = np.array(round.digests, dtype=object)
-    round.columns |= shots.columns() | detections.box_columns([str(path) for path in round.table.path])
-    if round.table.weight is not None:
-        round.columns["weight"] = round.table.weights
-    features, out = embedded.features, round.out
-    words = {*round.source.known, *round.images.means}  # labels that images came with, whatever they mean
-    spread, lines = find_round_bursts(round.table, round.config.bursts, shots.each, features, out, words)
-    round.table = spread.table
-    note_alternative(embedded, spread.rows, OF_BURST)
-    for line in (shots.words(), *lines):
-        if line:
-            log.info(line)
-    for method in methods_of(round.config):
-        if lines and draws_own_rows(method):
-            log.info(f"{method} draws its images itself, so in its steps every frame counts.")
 
 
 def apply_class_labels(round: Round, embedded: Embeddings) -> None:
@@ -188,10 +96,10 @@ def apply_class_labels(round: Round, embedded: Embeddings) -> None:
     for row in np.flatnonzero(table.label != round.table.label):
         embedded.note[row] = f"its label {table.label[row]!r} takes no part"
     follows = round.given.follows(round.images.keys) & round.table.labelled
-    note_alternative(embedded, np.flatnonzero(follows), FOLLOWS_NOTE)
+    add_note(embedded, np.flatnonzero(follows), FOLLOWS_NOTE)
 
 
-def note_alternative(embedded: Embeddings, rows: Iterable[int], words: str) -> None:
+def add_note(embedded: Embeddings, rows: Iterable[int], words: str) -> None:
     for row in rows:
         embedded.note[row] = "; ".join(part for part in (embedded.note[row], words) if part)
 
@@ -217,7 +125,74 @@ def check_embedded(table: Table, features: np.ndarray, out: np.ndarray) -> None:
         )
 
 
-# -- training -------------------------------------------------------------------------------------------
+def find_round_bursts(round: Round, shots: Sequence[ExifData], embedded: Embeddings) -> None:
+    """Let the round know when, where and with which camera its images were taken, and which are frames of one burst:
+    frames take labels from each other. shots: (N,) what the heads of the files say."""
+    round.columns["digest"] = np.array(round.digests, dtype=object)
+    round.columns |= exif_columns(shots) | detections.box_columns([str(path) for path in round.table.path])
+    if round.table.weight is not None:
+        round.columns["weight"] = round.table.weights
+    labels = {*round.source.known, *round.images.means}  # that images came with, whatever they mean
+    group, how = burst_groups(round.table, round.config.bursts, shots, embedded.features, ", alike", labels)
+    spread = spread_labels(with_groups(round.table, group), round.out)
+    round.table = spread.table
+    add_note(embedded, spread.rows, LABELLED_BY_BURST)
+    lines = [exif_sentence(shots)]
+    if round.table.group is not None:
+        count = count_bursts(round.table.group[round.table.usable])
+        lines.append(f"{count} ({how}); a burst counts once. --bursts no counts each image.")
+        if n := len(spread.rows):
+            lines.append(f"{plural(n, 'frame')} labelled like another frame of the same burst.")
+        if spread.torn:
+            lines.append(
+                "Frames of one burst carry different labels, so its other frames take none: "
+                f"{shown_names(spread.torn)}."
+            )
+        own_rows = [method for method in methods_of(round.config) if draws_own_rows(method)]
+        lines += [
+            f"{method} draws its images itself, so in its steps every frame counts." for method in own_rows
+        ]
+    for line in filter(None, lines):
+        log.info(line)
+
+
+def burst_groups(
+    table: Table,
+    setting: str,
+    shots: Sequence[ExifData],
+    features: np.ndarray,
+    found: str,
+    labels: Set[str] = frozenset(),
+) -> tuple[Sequence[str] | np.ndarray, str]:
+    """(N,) the burst of each image, "" where it is alone, and how they are known. found: ends that, where they are not
+    told but found. labels: as in find_bursts."""
+    if setting == NO:
+        return [""] * len(table), ""
+    if table.group is not None and any(table.group):
+        return table.group, "as the column group says"
+    seconds = SECONDS if setting == AUTO else float(setting)
+    how = f"one camera, at most {seconds:g} seconds apart{found}"
+    return find_bursts(table, shots, features, seconds, labels), how
+
+
+def count_bursts(used: np.ndarray) -> str:
+    """How many frames there are of how many bursts, and the largest. used: (n,) groups, of which some are bursts."""
+    largest = Counter(name for name in used if name).most_common(1)[0][1]
+    return f"{burst_text(used)} of up to {largest:,}"
+
+
+def check_enough(table: Table, k: int) -> None:
+    """Raise InputError where there are fewer images than categories, each burst counted once."""
+    if table.group is not None and count_units(table) < k:
+        raise InputError(
+            f"--k {k} is more than the {count_units(table)} images of {table.name}, each burst counted once; lower it, "
+            "or count every image with --bursts no."
+        )
+
+
+def draws_own_rows(method: str) -> bool:
+    """Does a method draw the images of its steps itself? Then every frame counts there."""
+    return find_method(method).rows is not Method.rows
 
 
 def discover_categories(round: Round, embedded: Embeddings, k: int, count: CountEstimate | None) -> None:
@@ -230,7 +205,7 @@ def discover_categories(round: Round, embedded: Embeddings, k: int, count: Count
         )
     sample = dataclasses.replace(table.take(rows), truth=None)  # training is not scored on its way
     with round.clock.step("training"):
-        trained = train_round(round, sample, k, embedded.features[rows])
+        run, prediction, trainings = train_round(round, sample, k, embedded.features[rows])
     with round.clock.step("placing"):
         about = RunFacts(
             title=table.name,
@@ -242,12 +217,10 @@ def discover_categories(round: Round, embedded: Embeddings, k: int, count: Count
             sizes=round.sizes,
             choice_of_backbone=round.chosen.words,
         )
-        counted = count.as_dict() if count else None
-        run_id = f"{uuid.uuid4().hex[:12]}-{round.number}"
-        told = RoundContext(
-            run_id,
+        context = RoundContext(
+            f"{uuid.uuid4().hex[:12]}-{round.number}",
             about,
-            counted,
+            count.as_dict() if count else None,
             round.before,
             # a class whose labels were taken away, as of a heap, hands on its id only if edits have named it
             round.difference.classes_gone - round.given.names.keys(),
@@ -255,23 +228,23 @@ def discover_categories(round: Round, embedded: Embeddings, k: int, count: Count
             round.history.taken,
             embedded.features,
             columns=round.columns,
-            trainings=trained.trainings,
+            trainings=trainings,
             table=table,
             rows=rows,
             note=embedded.note,
             rejected=round.out,
         )
-        seconds, several = trained.run.loop.seconds(), trained.trainings
-        parallel = len(several.seeds) if several else 1
-        finish_run(trained.run, trained.prediction, seconds, parallel, told)
+        finish_run(run, prediction, run.loop.seconds(), len(round.inputs.seeds), context)
         clear_trainings(round.own)
 
 
-def train_round(round: Round, sample: Table, k: int, embedded: np.ndarray) -> EnsembleOutcome:
+def train_round(
+    round: Round, sample: Table, k: int, embedded: np.ndarray
+) -> tuple[Run, Prediction, EnsembleRuns | None]:
     """Train on the images of the sample, with one seed or several. embedded: their features of the frozen backbone."""
     data, backbone, asked = RunData(sample, k), round.chosen.backbone, methods_of(round.config)
     methods, remarks = applicable_methods(asked, data, backbone, long_tail=round.long_tail)
-    seeds = round.seeds
+    seeds = round.inputs.seeds
     if len(seeds) > 1 or asked[0] not in methods:  # else who does not take part would have had no turn
         for remark in remarks:
             log.info(remark)
@@ -283,9 +256,8 @@ def train_round(round: Round, sample: Table, k: int, embedded: np.ndarray) -> En
             "where they agree (--seeds changes how many)."
         )
     experiments = [make_experiment(round, sample, k, method) for method in methods]
-    return train_ensemble(
-        experiments, seeds, ResourceCache(data=data, backbone=backbone), sample, k, embedded
-    )
+    shelf = ResourceCache(data=data, backbone=backbone)
+    return train_ensemble(experiments, seeds, shelf, sample, k, embedded)
 
 
 def make_experiment(round: Round, sample: Table, k: int, method: str) -> Experiment:
@@ -302,67 +274,37 @@ def make_experiment(round: Round, sample: Table, k: int, method: str) -> Experim
     return experiment
 
 
-def plan_training(
-    method: str, n: int, k: int, steps: int, device: str, network: BackboneConfig
-) -> Experiment:
-    """How a discovery trains with a method on n images, each burst counted once."""
-    plan = plan_length(n, steps, device)
-    # no recipe: a folder called aircraft is no benchmark
-    experiment = default_experiment(method, "images", pick_preset(method, device))
-    experiment.k, experiment.device = k, device
-    experiment.backbone, experiment.cache_views = network, plan.cache_views
-    epochs = spread_epochs(plan.epochs, stages_of(experiment))
-    experiment.train.epochs, experiment.train.batch_size = epochs, plan.batch_size
-    return drop_unusable_cache(experiment)
-
-
-# -- what the heads of the files say --------------------------------------------------------------------
-
 EXIF_FILE = "shots.parquet"
 EXIF_COLUMNS = tuple(one.name for one in dataclasses.fields(ExifData))
 
 
-@dataclass(frozen=True)
-class ExifTable:
-    """Of the N images of a table."""
-
-    each: list[ExifData]
-
-    def columns(self) -> dict[str, np.ndarray]:
-        """The columns of a table of images of which anything is known: (N,) object text, (N,) float."""
-        found = {
-            "taken": np.array([shot.taken for shot in self.each], dtype=object),
-            "latitude": np.array([shot.latitude for shot in self.each], dtype=float),
-            "longitude": np.array([shot.longitude for shot in self.each], dtype=float),
-            "camera": np.array([shot.camera for shot in self.each], dtype=object),
-        }
-        return {name: values for name, values in found.items() if _has_facts(values)}
-
-    def words(self) -> str:
-        """In one line, "" where no head says anything."""
-        times = sorted(shot.taken for shot in self.each if shot.taken)
-        placed = sum(shot.latitude == shot.latitude for shot in self.each)
-        cameras = [shot.camera for shot in self.each if shot.camera]
-        different = len(set(cameras))
-        facts = {
-            "when": len(times),
-            "where": placed,
-            f"with which of {different:,} cameras" if different > 1 else "with which camera": len(cameras),
-        }
-        parts = [f"{what} {number:,} were" for what, number in facts.items() if number]
-        if not parts:
-            return ""
-        parts[0] = parts[0].removesuffix(" were") + f" of {len(self.each):,} images were taken"
-        if times:
-            parts[0] += f" ({times[0][:10]} to {times[-1][:10]})"
-        return f"The files say {', '.join(parts)}."
+def exif_columns(shots: Sequence[ExifData]) -> dict[str, np.ndarray]:
+    """The columns of a table of images of which anything is known: (N,) object text, (N,) float."""
+    kinds = {"taken": object, "latitude": float, "longitude": float, "camera": object}
+    columns = {
+        name: np.array([getattr(shot, name) for shot in shots], dtype=kind) for name, kind in kinds.items()
+    }
+    is_known = {name: np.isfinite(v) if v.dtype == float else v != "" for name, v in columns.items()}
+    return {name: values for name, values in columns.items() if is_known[name].any()}
 
 
-def _has_facts(values: np.ndarray) -> bool:
-    return bool(np.isfinite(values).any() if values.dtype == float else (values != "").any())
+def exif_sentence(shots: Sequence[ExifData]) -> str:
+    """In one line, "" where no head says anything."""
+    times = sorted(shot.taken for shot in shots if shot.taken)
+    places = [shot for shot in shots if shot.latitude == shot.latitude]
+    cameras = [shot.camera for shot in shots if shot.camera]
+    different = len(set(cameras))
+    with_which = f"with which of {different:,} cameras" if different > 1 else "with which camera"
+    counts = {"when": len(times), "where": len(places), with_which: len(cameras)}
+    first, *rest = [(what, n) for what, n in counts.items() if n] or [("", 0)]
+    if not first[0]:
+        return ""
+    days = f" ({times[0][:10]} to {times[-1][:10]})" if times else ""
+    parts = [f"{first[0]} {first[1]:,} of {len(shots):,} images were taken{days}"]
+    return f"The files say {', '.join([*parts, *(f'{what} {n:,} were' for what, n in rest)])}."
 
 
-def load_exif_table(folder: Path, table: Table, digest: Sequence[str], progress: bool = False) -> ExifTable:
+def load_exif(folder: Path, table: Table, digest: Sequence[str], progress: bool = False) -> list[ExifData]:
     """Read the heads of the images whose content is new, and keep what they say. digest: (N,) (data/hashing.py)."""
     known = _read_exif_file(folder)
     new = [row for row, own in enumerate(digest) if own not in known]
@@ -370,8 +312,7 @@ def load_exif_table(folder: Path, table: Table, digest: Sequence[str], progress:
     fresh = {digest[row]: shot for row, shot in found.items() if digest[row]}
     if fresh:
         _write_exif_file(folder, known | fresh)
-    each = [found[row] if row in found else known[own] for row, own in enumerate(digest)]
-    return ExifTable(each or [NO_EXIF] * len(table))
+    return [found[row] if row in found else known[own] for row, own in enumerate(digest)]
 
 
 def _read_exif_file(folder: Path) -> dict[str, ExifData]:
@@ -387,9 +328,129 @@ def _read_exif_file(folder: Path) -> dict[str, ExifData]:
         return {}
 
 
-def _write_exif_file(folder: Path, shots: dict[str, ExifData]) -> None:
+def _write_exif_file(folder: Path, shots: Mapping[str, ExifData]) -> None:
     import pyarrow as pa
 
-    rows = zip(*(dataclasses.astuple(shot) for shot in shots.values()), strict=True)
-    columns = {"digest": list(shots), **dict(zip(EXIF_COLUMNS, rows, strict=True))}
-    write_parquet(folder / EXIF_FILE, pa.table({name: pa.array(values) for name, values in columns.items()}))
+    columns = {name: [getattr(shot, name) for shot in shots.values()] for name in EXIF_COLUMNS}
+    write_parquet(folder / EXIF_FILE, pa.table({"digest": list(shots), **columns}))
+
+
+def categories_left(before: Discovery, table: Table) -> int:
+    """Categories after the edits of a round: the classes that are known now, and the new categories that are left.
+
+    A class that has labels for the first time is no further category where most of its images lay in one.
+    """
+    left = {category.id for category in before.categories if category.n} - set(table.known)
+    for lay in _previous_category(before, table).values():
+        left -= {id for id in set(lay) if id and 2 * lay.count(id) > len(lay)}
+    return len(table.known) + len(left)
+
+
+def categories_added(before: Discovery, table: Table) -> int:
+    """Classes among these that have come together with most of their images: the count of today knows of them too."""
+    return sum(2 * lay.count(None) > len(lay) for lay in _previous_category(before, table).values())
+
+
+def _previous_category(before: Discovery, table: Table) -> dict[str, list[str | None]]:
+    """Of each class that has labels for the first time: where its labelled images lay, None = they were not there.
+
+    before: with the paths of today."""
+    places = before.images["category_id"].fillna("")
+    place = dict(zip(before.images["path"], map(str, places), strict=True))
+    new = sorted(set(table.known) - set(before.known))
+    return {name: [place.get(path) for path in table.path[table.label == name]] for name in new}
+
+
+def corrected_k(count: CountEstimate, before: Discovery, table: Table) -> tuple[int, str]:
+    """The number to train with, and why. before: the round before, as corrected.
+
+    Of the same images the count changes by chance alone, so that it has a say only where images have come or gone, and
+    where there is one of the round before to compare it with. Classes that have come with their images are among what
+    it has grown by.
+    """
+    left, grown, change = categories_left(before, table), 0, ""
+    if before.count and _has_other_images(before, table):
+        grown = pick_k(count) - pick_k(CountEstimate.from_dict(before.count))
+        grown -= min(max(grown, 0), categories_added(before, table))
+    if grown:
+        more = "higher" if grown > 0 else "lower"
+        change = f", and with the images that have come or gone the count is {abs(grown)} {more}"
+    k = max(left + grown, len(table.known))
+    return k, f"Corrections have left {left} categories{change}. Training with {k}."
+
+
+def expected_k(before: Discovery, table: Table) -> str:
+    """What is known of that number before anything is counted. before, table: as in with_corrections."""
+    left = max(categories_left(before, table), len(table.known))
+    told = f"Corrections have left {left} categories"
+    if before.count and _has_other_images(before, table):
+        return f"{told}; the images that have come or gone may change that number (--k sets it)."
+    return f"{told}, and as many would be trained with (--k sets it)."
+
+
+def _has_other_images(before: Discovery, table: Table) -> bool:
+    """Have images come or gone?"""
+    return set(before.images["path"]) != set(table.path)
+
+
+COUNT_FILE = "count.json"
+
+log = logging.getLogger(__name__)
+
+
+def choose_k(round: Round, features: np.ndarray) -> tuple[int, CountEstimate | None]:
+    """The number of categories to train with, and the estimate that it comes from."""
+    config, count = round.config, None
+    if config.k == "auto":
+        with round.clock.step("counting"):
+            count = count_categories(round, features)
+        k, why = pick_k(count), f"Training with {pick_k(count)}."
+        if round.before and round.corrected:
+            k, why = corrected_k(count, round.before, round.table)
+        log.info(f"{count.words} {why}")
+    else:
+        k = int(config.k)
+    if k < len(round.table.known):  # edits have made known what --k did not count
+        k = len(round.table.known)
+        log.warning(f"With the labels from edits there are {k} known classes, so --k {config.k} becomes {k}.")
+    return k, count
+
+
+def count_categories(round: Round, features: np.ndarray) -> CountEstimate:
+    """Estimate k from the embeddings, or read what an earlier call with the same input found."""
+    config, table = round.config, round.drawn
+    if round.out.any():
+        table, features = table.take(~round.out), features[~round.out]
+    content = hashlib.sha256(" ".join(round.digests).encode()).hexdigest()  # a repaired image looks otherwise
+    key = count_key(table, round.chosen.backbone.digest, config.seed) | {"content": content}
+    path = round.folder / COUNT_FILE
+    if path.is_file():
+        try:
+            content = read_json(path)
+            if content.get("of") == key:
+                return CountEstimate.from_dict(content)
+        except (OSError, ValueError, AttributeError, InputError):
+            log.warning(f"{path} cannot be read, and is made again.")
+    count = estimate_table(table, features, config.device, seed=config.seed, progress=round.progress)
+    write_count(path, count, key)
+    return count
+
+
+OTHER_ANSWER = {True: "no", False: "yes"}
+"""What --long-tail takes to have it otherwise."""
+
+
+def choose_long_tail(config: DiscoverConfig, table: Table, features: np.ndarray) -> tuple[bool, str]:
+    """Whether different sizes are expected, and a sentence; "" for methods that expect nothing.
+
+    table: with the images that take part and the labels that speak for sizes. features: (N, D) of the frozen backbone.
+    """
+    if config.long_tail != "auto":
+        told = "different" if config.long_tail == "yes" else "equal"
+        return config.long_tail == "yes", f"Sizes: {told} ones are expected, as asked for."
+    if not any(map(supports_long_tail, methods_of(config))):
+        return False, ""
+    usable = table.usable
+    x, label = torch.from_numpy(features[usable]), torch.from_numpy(table.target[usable])
+    found = measure_imbalance(x, label, len(table.known), config.seed)
+    return found.uneven, f"Sizes: {found.words} (--long-tail {OTHER_ANSWER[found.uneven]} changes this)."

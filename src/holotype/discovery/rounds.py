@@ -2,7 +2,7 @@
 
 RUN/rounds/1/       the first round: a run folder like any other, before any edit, with collection.parquet and
                     round.json, which say what it was begun with
-RUN/edits.csv       the log of edits of all rounds, append-only
+RUN/edits.csv       the log of edits of all rounds
 RUN/discovery.json  what the last round found with the edits of that round applied
 
 A round that was begun with other labels, images or settings than there are now is left as it is, and another one is
@@ -18,31 +18,25 @@ import shutil
 import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 
 from holotype.data.paths import absolute, relative
-from holotype.discovery.collection import (
-    COLLECTION_FILE,
-    Collection,
-    read_collection,
-    shown_names,
-    with_current_paths,
-)
+from holotype.discovery.collection import Collection, read_collection, shown_names, with_current_paths
 from holotype.discovery.constraints import Constraints
-from holotype.discovery.training_plan import read_round_config
 from holotype.errors import InputError, Stopped, signal_of
 from holotype.models.weights_io import weights_digest
 from holotype.report.redact import short_names
-from holotype.results.apply_edits import AppliedEdits, apply_edits
 from holotype.results.describe import renamed_categories
-from holotype.results.discovery import FEATURES, Discovery, checked_features
+from holotype.results.discovery import FEATURES, Category, Discovery, checked_features, write_csv
 from holotype.results.edits import (
     ACTIONS,
+    AppliedEdits,
     Edit,
+    apply_edits,
     check_run,
     log_locked,
-    mend_log,
+    merged_into,
     new_edits,
     read_edits,
     read_log,
@@ -51,7 +45,7 @@ from holotype.results.edits import (
 from holotype.runs.model_io import MODEL_CONFIG_FILE as MODEL
 from holotype.runs.model_io import MODEL_WEIGHTS_FILE
 from holotype.runs.record import SCORES_FILE, RunFolder
-from holotype.utils.atomic import OWN_SUFFIX, atomic_write, write_text
+from holotype.utils.atomic import atomic_write, write_text
 from holotype.utils.heartbeat import update_heartbeat
 from holotype.utils.text import plural
 
@@ -78,17 +72,13 @@ class StepTimer:
         self.seconds[name] = round(self.seconds.get(name, 0.0) + time.monotonic() - started, 1)
 
 
-# -- their folders ----------------------------------------------------------------------------------------
-
-
 def round_folder(folder: Path, number: int) -> Path:
     return folder / "rounds" / str(number)
 
 
 def started_rounds(folder: Path) -> list[int]:
     """Numbers of all rounds, finished or not, in their order."""
-    there = (folder / "rounds").iterdir() if (folder / "rounds").is_dir() else ()
-    return sorted(int(path.name) for path in there if path.is_dir() and path.name.isdecimal())
+    return sorted(int(path.name) for path in (folder / "rounds").glob("[1-9]*") if path.name.isdecimal())
 
 
 def finished_rounds(folder: Path) -> list[int]:
@@ -99,21 +89,6 @@ def finished_rounds(folder: Path) -> list[int]:
 def last_round(folder: Path) -> int:
     """Number of the last finished round, 0 where there is none."""
     return max(finished_rounds(folder), default=0)
-
-
-def is_incomplete(own: Path) -> bool:
-    """Was a round stopped before all was written that it was begun with? Nothing was trained, and it is begun anew."""
-    names = {path.name for path in own.iterdir() if not OWN_SUFFIX.fullmatch(path.name)}
-    return names <= {COLLECTION_FILE}
-
-
-def round_inputs(folder: Path, number: int) -> Constraints:
-    """What edits said to a round when it was begun; nothing to round 0."""
-    config = read_round_config(round_folder(folder, number))
-    return Constraints(config.labels, frozenset(config.rejected)) if config else Constraints()
-
-
-# -- edits ------------------------------------------------------------------------------------------------
 
 
 def read_edits_of(folder: Path, file: Path, now: Collection) -> list[Edit]:
@@ -135,20 +110,18 @@ def identify_images(folder: Path, edits: Sequence[Edit], now: Collection | None 
     if all(edit.digest or not edit.image for edit in edits):
         return list(edits)
     own = [round_folder(folder, number) for number in finished_rounds(folder)] or [folder]
-    rounds = {found.run_id: found for found in map(Discovery.load, own)}
-    names = {run: _image_names(found) for run, found in rounds.items()}
+    names = {found.run_id: _image_names(found) for found in map(Discovery.load, own)}
     last = list(names.values())[-1]
     now = now or read_collection(folder) or Collection()
-    today = {path: (path, entry.digest) for path, entry in now.images.items()}
-    today |= {absolute(path, now.root): image for path, image in today.items()}
-    identified = []
-    for edit in edits:
-        if edit.image and not edit.digest:
-            images = names.get(edit.run_id, last)
-            image, digest = images.get(edit.image) or today.get(edit.image, (edit.image, ""))
-            edit = replace(edit, image=image if edit.image in images else edit.image, digest=digest)
-        identified.append(edit)
-    return identified
+    today = {path: entry.digest for path, entry in now.images.items()}
+    today |= {absolute(path, now.root): digest for path, digest in today.items()}
+
+    def identified(edit: Edit) -> Edit:
+        unknown = edit.image, today.get(edit.image, "")
+        image, digest = names.get(edit.run_id, last).get(edit.image, unknown)
+        return replace(edit, image=image, digest=digest)
+
+    return [identified(edit) if edit.image and not edit.digest else edit for edit in edits]
 
 
 def _image_names(found: Discovery) -> dict[str, tuple[str, str]]:
@@ -288,7 +261,6 @@ def apply_log(folder: Path) -> AppliedEdits:
     What a round found lies untouched in rounds/N; without that, the discovery in the folder is corrected further.
     """
     with log_locked(folder):  # else the outcome of an older log could be written over that of a newer one
-        mend_log(folder)
         outcome, now = replay_edits(folder).applied, read_collection(folder)
         if outcome is None or [outcome.discovery.run_id] != run_ids(folder)[:1]:
             outcome = apply_edits(Discovery.load(folder), read_log(folder))
@@ -303,16 +275,6 @@ def next_constraints(folder: Path) -> Constraints:
     """What the edits so far say to the next round."""
     return replay_edits(folder).of_today(read_collection(folder) or Collection()).given
 
-
-def pending_edits(folder: Path, given: Constraints) -> tuple[int, int]:
-    """How many labels, and how many images that stay out or come back, the next round would be given and the last
-    one was not."""
-    inputs = round_inputs(folder, last_round(folder)).of_repaired(read_collection(folder) or Collection())
-    labels, rejected = given.labels.items() ^ inputs.labels.items(), given.rejected ^ inputs.rejected
-    return len({key for key, _ in labels} - rejected), len(rejected)
-
-
-# -- edits that cannot take part --------------------------------------------------------------------------
 
 REFUSED_FILE = "refused.txt"
 """In the run folder: a sentence for each edit that cannot take part, as they were told before the last round."""
@@ -342,8 +304,6 @@ def unreported(folder: Path, left: Sequence[str]) -> list[str]:
         )
     return fresh
 
-
-# -- what the run folder has of its last round ------------------------------------------------------------
 
 SHARED_FILES = (MODEL_WEIGHTS_FILE, MODEL, FEATURES, "provenance.json", SCORES_FILE)
 """What the run folder has of its last round."""
@@ -389,3 +349,127 @@ def _link(source: Path, target: Path) -> None:
         atomic_write(target, copy)
     else:
         os.replace(beside, target)
+
+
+#
+# A category is kept where its id is there again (runs/predict.py says when). Where it is not, or where another category
+# has taken more than a quarter of its images, those that have its images are named.
+
+CHANGES_FILE = "changes.csv"
+PART_SHARE = 0.25
+"""Share of a category's images that makes another one a part of it."""
+MAX_CHANGE_LINES = 12
+
+
+@dataclass(frozen=True)
+class CategoryChange:
+    """A category of the round before and one of this round, or one of them alone."""
+
+    category_id: str
+    """"" for a category that was not there before."""
+    category: str
+    """Its name, as it stood when this round began."""
+    images: int
+    became: str
+    """kept, split, merged, rejected, gone or new."""
+    by: str
+    """edits, or training."""
+    now_id: str = ""
+    """"" where nothing is left of it."""
+    now: str = ""
+    now_images: int = 0
+    shared: int = 0
+    """Images that were in the one and are in the other."""
+
+
+def write_changes(folder: Path, number: int, now: Collection) -> list[str]:
+    """Compare a round with the one before it and write the table; returns sentences, none where that was done.
+
+    now: the index of today."""
+    earlier = max((n for n in finished_rounds(folder) if n < number), default=0)
+    file = round_folder(folder, number) / CHANGES_FILE
+    corrected = None if file.is_file() else replay_edits(folder, until=earlier).discovery
+    if corrected is None:
+        return []
+    found, after = (Discovery.load(round_folder(folder, n)) for n in (earlier, number))
+    before, after = (with_current_paths(one, now) for one in (corrected, after))
+    made = category_changes(found, before, after)
+    import pandas as pd
+
+    frame = pd.DataFrame(
+        [asdict(change) for change in made], columns=[one.name for one in fields(CategoryChange)]
+    )
+    texts = ("category_id", "category", "now_id", "now")
+    atomic_write(file, lambda beside: write_csv(frame, texts, beside))
+    return changes_text(made, earlier, file)
+
+
+def category_changes(found: Discovery, before: Discovery, after: Discovery) -> list[CategoryChange]:
+    """found: the round before as it ended; before: with its edits; after: this round."""
+    now = {category.id: category for category in after.categories}
+    place = dict(zip(after.images["path"], after.images["category_id"], strict=True))
+    stood = {category.id for category in before.categories}
+    made = []
+    for category in before.categories:
+        mine = before.images["path"][before.images["category_id"] == category.id]
+        made += _change_of(category, Counter(place[path] for path in mine if place.get(path)), now)
+    made += [
+        _change_by_edits(category, before, now) for category in found.categories if category.id not in stood
+    ]
+    new = [category for category in after.categories if category.id not in stood]
+    made += [CategoryChange("", "", 0, "new", "training", c.id, c.name, c.n) for c in new]
+    return made
+
+
+def _change_of(category: Category, where: Counter[str], now: dict[str, Category]) -> list[CategoryChange]:
+    """Rows of a category whose images lie `where` now: id to number of images. Those that are gone lie nowhere, and the
+    few that are left do not speak for the category."""
+    parts = [id for id, n in where.most_common() if n > PART_SHARE * category.n and id != category.id]
+    if category.id in now:
+        became, parts = "split" if parts else "kept", [category.id, *parts]
+    elif len(parts) > 1:
+        became = "split"
+    elif parts and 2 * where[parts[0]] > category.n:
+        became = "merged"
+    else:
+        became, parts = "gone", []
+    told = (category.id, category.name, category.n, became, "training")
+    rows = [CategoryChange(*told, id, now[id].name, now[id].n, where[id]) for id in parts]
+    return rows or [CategoryChange(*told)]
+
+
+def _change_by_edits(category: Category, before: Discovery, now: dict[str, Category]) -> CategoryChange:
+    """The row of a category that edits have made an end of."""
+    edits = before.facts.edits
+    end = merged_into(category.id, edits.merged)
+    became = "merged" if end != category.id else "rejected" if end in edits.rejected else "gone"
+    told = (category.id, category.name, category.n, became, "edits")
+    return CategoryChange(*told, end, now[end].name, now[end].n) if end in now else CategoryChange(*told)
+
+
+def changes_text(made: list[CategoryChange], number: int, file: Path) -> list[str]:
+    """A sentence on what was kept, and one for each category that was not."""
+    kept = [change.now for change in made if change.became == "kept"]
+    names = ", ".join(kept[:MAX_CHANGE_LINES]) + " and others" * (len(kept) > MAX_CHANGE_LINES)
+    lines = [
+        f"Kept from round {number}: {plural(len(kept), 'category', 'categories')}{f' ({names})' * bool(kept)}."
+    ]
+    for id in dict.fromkeys(change.category_id for change in made if change.category_id):
+        rows = [change for change in made if change.category_id == id]
+        into = " and ".join(_joined_names(row.now, row.shared) for row in rows if row.now_id)
+        ends = {
+            "split": f"was split into {into}",
+            "merged": f"was merged into {rows[0].now or 'another'}",
+            "rejected": "was rejected",
+            "gone": "is gone; its images are in several others or in none",
+        }
+        if rows[0].became in ends:
+            lines.append(f"{rows[0].category} {ends[rows[0].became]}.")
+    new = [_joined_names(change.now, change.now_images) for change in made if change.became == "new"]
+    lines += [f"New: {', '.join(new)}."] if new else []
+    more = len(lines) - MAX_CHANGE_LINES
+    return [*lines[:MAX_CHANGE_LINES], *([f"{more} more lines are in {file}."] if more > 0 else [])]
+
+
+def _joined_names(name: str, images: int) -> str:
+    return f"{name} ({plural(images, 'image')})"

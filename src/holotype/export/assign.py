@@ -34,10 +34,10 @@ from holotype.embeddings.shards import ShardRequest, absolute_source, part_file,
 from holotype.errors import InputError
 from holotype.export.folders import TargetFile, check_replaceable, new_folder
 from holotype.methods.registry import allow_code
-from holotype.results.apply_edits import CONFIRMED_NOTE, MOVED_NOTE, REJECTED_NOTE
 from holotype.results.calibration import interpolate
-from holotype.results.centroids import Centroids, unit_rows
 from holotype.results.discovery import DISCOVERY_FILE, Discovery, read_features, write_csv
+from holotype.results.edits import CONFIRMED_NOTE, MOVED_NOTE, REJECTED_NOTE
+from holotype.results.lda import Centroids, unit_rows
 from holotype.runs.model_io import ModelConfig, ModelReader, TrainedModel, load_model
 from holotype.runs.predict import predict
 from holotype.utils.atomic import refuse_existing, refuse_links, write_output

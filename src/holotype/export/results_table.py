@@ -16,9 +16,9 @@ from holotype.data.boxes import Box, split_box
 from holotype.data.csv import FORMULA, csv_text, escape_formula
 from holotype.data.image_files import image_exists
 from holotype.errors import InputError
-from holotype.results.apply_edits import CONFIRMED_NOTE, FOLLOWS_NOTE, MOVED_NOTE, REJECTED_NOTE, EditSession
-from holotype.results.describe import LABELLED as OF_BURST
+from holotype.results.describe import LABELLED_BY_BURST
 from holotype.results.discovery import UNNAMED_PATTERN, Category, Discovery
+from holotype.results.edits import CONFIRMED_NOTE, FOLLOWS_NOTE, MOVED_NOTE, REJECTED_NOTE, EditSession
 from holotype.utils.atomic import refuse_existing, write_output
 from holotype.utils.text import plural
 
@@ -57,12 +57,12 @@ class ResultsTable:
         """Has a person said what the image shows, or a frame of its burst?"""
         rows = list(zip(self.label, self.note, self.group, strict=True))
         said = [
-            note in MANUAL or (label != "" and not {FOLLOWS_NOTE, OF_BURST} & set(note.split("; ")))
+            note in MANUAL or (label != "" and not {FOLLOWS_NOTE, LABELLED_BY_BURST} & set(note.split("; ")))
             for label, note, _ in rows
         ]
         bursts = {group for (_, _, group), by_hand in zip(rows, said, strict=True) if by_hand} - {""}
         return [
-            by_hand or (label != "" and OF_BURST in note and group in bursts)
+            by_hand or (label != "" and LABELLED_BY_BURST in note and group in bursts)
             for by_hand, (label, note, group) in zip(said, rows, strict=True)
         ]
 

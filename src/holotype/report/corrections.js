@@ -1,4 +1,4 @@
-// Edits applied to the data of a run, as results/apply_edits.py does it. Pure: nothing here knows of a page.
+// Edits applied to the data of a run, as results/edits.py does it. Pure: nothing here knows of a page.
 // tests/results/golden_edits.json binds the two.
 
 const MOST_EXEMPLARS = 12;

@@ -24,11 +24,11 @@ from holotype.data.image_files import has_own_file
 from holotype.data.paths import absolute, is_address
 from holotype.errors import InputError
 from holotype.results import ensemble
-from holotype.results.centroids import category_means, unit_rows
 from holotype.results.discovery import Category, Discovery, RunFacts, weighted_sizes
 from holotype.results.edits import Edit
-from holotype.results.purity import purity_known, purity_text
-from holotype.utils.serialization import CorruptFile, read_json
+from holotype.results.lda import category_means, unit_rows
+from holotype.results.purity import purity_sentence, purity_text
+from holotype.utils.serialization import CorruptFile, read_json, to_dict
 
 
 def time_and_place(frame: pd.DataFrame) -> dict[str, Any]:
@@ -159,7 +159,7 @@ def page_data(
 
 def _scored_text(facts: RunFacts) -> dict[str, Any]:
     """The facts as the page lists them: provenance among the others, edits elsewhere."""
-    own = facts.as_dict()
+    own = to_dict(facts)
     curve = own.pop("calibration_curve")
     del own["edits"]
     if facts.calibration and not curve:  # no probability can be taken at its word
@@ -231,10 +231,9 @@ def _category(category: Category, number: dict[str, int], facts: RunFacts) -> di
         "suggested": category.suggested,
         "purity": _plain_value([category.purity, category.purity_low, category.purity_high]),
         "uniform": purity_text(category.purity),
-        "check": purity_known(category),
+        "check": purity_sentence(category),
         "returns": ensemble.stability_text(category, len(facts.trainings)),
-        "faint": math.isfinite(category.together)
-        and not ensemble.stability_by_id(category, len(facts.trainings)),
+        "faint": math.isfinite(category.together) and not ensemble.is_stable(category, len(facts.trainings)),
     }
 
 

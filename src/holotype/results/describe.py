@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -18,12 +18,15 @@ import numpy as np
 
 from holotype.data.table import first_frames
 from holotype.results.discovery import Category, Discovery, weighted_sizes
+from holotype.results.lda import category_means, finite_rows, placed_chunks, unit_rows
 
 if TYPE_CHECKING:
     import pandas as pd
 
 MODEL_NOTE, BURST_NOTE = "the model would say ", "most frames of its burst are in "
 """What tells of a category at the end of a note."""
+MOST_CLOSE = 2
+"""Known classes that a category is said to be close to, at most."""
 
 
 def describe_all(categories: Sequence[Category], known: Sequence[str], called: Sequence[str]) -> list[str]:
@@ -39,39 +42,31 @@ def describe_all(categories: Sequence[Category], known: Sequence[str], called: S
         seen = np.isfinite(others).any(0)
         usual = np.full(len(known), np.nan)
         usual[seen] = np.nanmedian(others[:, seen], axis=0)
-        words.append(relation_text(table[row], called, usual=usual))
+        words.append(relation_text(table[row], called, usual))
     return words
 
 
-def relation_text(
-    signature: Sequence[float] | np.ndarray,
-    known: Sequence[str],
-    *,
-    most: int = 2,
-    usual: np.ndarray | None = None,
-) -> str:
+def relation_text(signature: np.ndarray, known: Sequence[str], usual: np.ndarray) -> str:
     """A signature as a sentence: closest to Sneaker 0.71 and Sandal 0.55; unlike Bag.
 
     signature: (C,) cosines, NaN = leave this class out. usual: (C,) what other categories have, as no cosine is high
     or low by itself. A further class is named as close while it is nearer to the first than to the middle of the
     signature. The last one is named as unlike where it lies lower in this signature than in the usual one.
     """
-    values = np.asarray(signature, dtype=float)
-    ordinary = np.zeros(len(values)) if usual is None else np.asarray(usual, dtype=float)
-    order = [int(i) for i in np.argsort(-values, kind="stable") if np.isfinite(values[i])]
+    order = [int(i) for i in np.argsort(-signature, kind="stable") if np.isfinite(signature[i])]
     if not order:
         return ""
     first, last = order[0], order[-1]
     # rounded, so that nobody reads of a closeness of -0.00
-    values = np.round(values, 2) + 0.0
-    if values[first] <= max(ordinary[first], 0):
+    values = np.round(signature, 2) + 0.0
+    if values[first] <= max(usual[first], 0):
         close = [first]
         text = f"like no known class in particular; nearest {known[first]} {values[first]:.2f}"
     else:
         half_way = (values[first] + np.median(values[order])) / 2
-        close = [i for i in order[:most] if i == first or values[i] > half_way]
+        close = [i for i in order[:MOST_CLOSE] if i == first or values[i] > half_way]
         text = "closest to " + " and ".join(f"{known[i]} {values[i]:.2f}" for i in close)
-    lower = values[last] - values[order].mean() < ordinary[last] - ordinary[order].mean()
+    lower = values[last] - values[order].mean() < usual[last] - usual[order].mean()
     if len(order) > 2 and last not in close and lower:
         text += f"; unlike {known[last]}"
     return text
@@ -139,7 +134,7 @@ def suggest_names(categories: Sequence[Category], known: Sequence[str]) -> list[
     return names
 
 
-LABELLED = "has the label of a frame of its burst"
+LABELLED_BY_BURST = "has the label of a frame of its burst"
 """What the note of a frame says that has no label of its own."""
 
 
@@ -155,6 +150,10 @@ def burst_events(images: pd.DataFrame) -> Counter[str]:
     return Counter(id for id, _ in seen)
 
 
+MEASURES = (("first_taken", "taken", "min"), ("last_taken", "taken", "max"), ("cameras", "camera", "nunique"))
+"""Columns of a table of categories, and what they are of the images of each."""
+
+
 def burst_counts(images: pd.DataFrame, ids: Sequence[str]) -> dict[str, list[str]]:
     """Columns of a table of categories, as far as something is known: bursts, images of the collection
     that a sample stands for, the first and the last time, cameras."""
@@ -163,18 +162,10 @@ def burst_counts(images: pd.DataFrame, ids: Sequence[str]) -> dict[str, list[str
         columns["bursts"] = [str(times[id]) for id in ids]
     if whole := weighted_sizes(images):
         columns["in_collection"] = [str(whole.get(id, 0)) for id in ids]
-    for name in ("taken", "camera"):
-        if name not in images.columns:
-            continue
-        values: dict[str, set[str]] = {id: set() for id in ids}
-        for id, value in zip(images["category_id"].fillna(""), images[name].fillna(""), strict=True):
-            if value and id in values:
-                values[id].add(str(value))
-        if name == "taken":
-            columns["first_taken"] = [min(values[id], default="") for id in ids]
-            columns["last_taken"] = [max(values[id], default="") for id in ids]
-        else:
-            columns["cameras"] = [str(len(values[id])) for id in ids]
+    for name, column, measure in MEASURES:
+        if column in images.columns:
+            known = images[images[column].fillna("") != ""].groupby("category_id")[column].agg(measure)
+            columns[name] = [str(known.get(id, "0" if measure == "nunique" else "")) for id in ids]
     return columns
 
 
@@ -212,15 +203,13 @@ def note_bursts(
     return notes, odd
 
 
-DESCRIBE_CHUNK = 8192
-"""Images looked at together: a million of them are never copied at once."""
 EXEMPLARS, BORDERLINE = 9, 6
 """Images named per category, at most."""
 UNSURE, UNSURE_SHARE = 0.6, 0.21
 """Probability below which an image without a label is doubtful, and share of all images that this may mark."""
 WORST_SHARE = 0.03
 """Share that each of the two other signs of doubt may mark: of the labelled images, and of all."""
-OUTLIER_QUANTILE = 3.0
+OUTLIER_DEVIATIONS = 3.0
 """Deviations (1.4826 times the median one) beyond which an image is far from the centre of its category."""
 
 
@@ -258,15 +247,18 @@ def describe_categories(
     placed = np.where(readable, np.asarray(category), -1).astype(np.int64)
     index = {name: i for i, name in enumerate(known)}
     truth = np.where(readable, [index.get(name, -1) if name else -1 for name in label], -1).astype(np.int64)
-    mean, n = class_means_float64(features, placed, len(ids))
-    centres = unit_float64(mean)
+    mean, n = category_means(features, placed, len(ids))
+    centres = unit_rows(mean)
     cosine, margin = fit_scores(features, placed, truth, centres, n > 0)
     signs = [
         doubtful_rows(np.asarray(probability, dtype=float), placed, truth),
         lowest_rows(margin, (placed >= 0) & (truth >= 0)),
         outlier_rows(cosine, placed),
     ]
-    signatures = mean @ known_prototypes(features, truth, centres[: len(known)]).T
+    labelled_mean, labelled = category_means(features, truth, len(known))
+    # unit means of the labelled images; where a class has no readable one, the centre of its images
+    prototypes = np.where((labelled > 0)[:, None], unit_rows(labelled_mean), centres[: len(known)])
+    signatures = mean @ prototypes.T
     categories = []
     for k in (int(k) for k in np.flatnonzero(n)):
         rows = np.flatnonzero(placed == k)
@@ -285,52 +277,6 @@ def describe_categories(
     return Description(categories, typicality(cosine, placed), np.logical_or.reduce(signs))
 
 
-# -- unit features, centres, prototypes ---------------------------------------------------------------
-
-
-def row_chunks(features: np.ndarray) -> Iterator[tuple[slice, np.ndarray]]:
-    """Slices of rows with their unit features in float32; a zero row stays zero."""
-    for start in range(0, len(features), DESCRIBE_CHUNK):
-        rows = slice(start, start + DESCRIBE_CHUNK)
-        yield rows, unit_float64(np.asarray(features[rows], dtype=np.float32))
-
-
-def unit_float64(x: np.ndarray) -> np.ndarray:
-    """Rows of length 1; rows of length 0 stay, and rows with NaN become 0."""
-    length = np.linalg.norm(x, axis=-1, keepdims=True)
-    return np.divide(x, length, out=np.zeros_like(x), where=length > 0)
-
-
-def finite_rows(features: np.ndarray) -> np.ndarray:
-    """(N,) bool: does the row hold numbers only?"""
-    finite = np.zeros(len(features), dtype=bool)
-    for start in range(0, len(features), DESCRIBE_CHUNK):
-        finite[start : start + DESCRIBE_CHUNK] = np.isfinite(features[start : start + DESCRIBE_CHUNK]).all(-1)
-    return finite
-
-
-def class_means_float64(
-    features: np.ndarray, group: np.ndarray, n_groups: int
-) -> tuple[np.ndarray, np.ndarray]:
-    """(n_groups, D) mean unit feature of each group and (n_groups,) its number of images; -1 = in no group."""
-    total = np.zeros((n_groups, features.shape[1]), dtype=np.float64)
-    for rows, f in row_chunks(features):
-        inside = group[rows] >= 0
-        member = np.arange(n_groups)[:, None] == group[rows][inside]
-        total += member.astype(np.float32) @ f[inside]
-    n = np.bincount(group[group >= 0], minlength=n_groups)
-    return (total / np.maximum(n, 1)[:, None]).astype(np.float32), n
-
-
-def known_prototypes(features: np.ndarray, truth: np.ndarray, centres: np.ndarray) -> np.ndarray:
-    """(C, D) unit means of the labelled images; where a class has no readable one, the centre of its images."""
-    mean, n = class_means_float64(features, truth, len(centres))
-    return np.where((n > 0)[:, None], unit_float64(mean), centres)
-
-
-# -- how an image fits its category -------------------------------------------------------------------
-
-
 def fit_scores(
     features: np.ndarray, placed: np.ndarray, truth: np.ndarray, centres: np.ndarray, used: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
@@ -340,10 +286,8 @@ def fit_scores(
     one. NaN for an image that is not placed; the margin also where there is one category only.
     """
     cosine, margin = np.full(len(features), np.nan), np.full(len(features), np.nan)
-    for rows, f in row_chunks(features):
-        inside = np.flatnonzero(placed[rows] >= 0)
-        where = inside + rows.start
-        every = f[inside] @ centres.T
+    for where, f in placed_chunks(features, placed):
+        every = f @ centres.T
         own = placed[where]
         cosine[where] = every[np.arange(len(where)), own]
         labelled = truth[where] >= 0
@@ -380,9 +324,6 @@ def typical_and_borderline(
     return exemplars, borderline
 
 
-# -- which images are doubtful ------------------------------------------------------------------------
-
-
 def doubtful_rows(probability: np.ndarray, placed: np.ndarray, truth: np.ndarray) -> np.ndarray:
     """(N,) bool: unlabelled images with a probability below UNSURE; the lowest UNSURE_SHARE of all where more are."""
     free = (placed >= 0) & (truth < 0)
@@ -408,10 +349,7 @@ def outlier_rows(cosine: np.ndarray, placed: np.ndarray) -> np.ndarray:
         spread = 1.4826 * np.median(np.abs(cosine[rows] - middle))
         if spread > 1e-6:  # one image, or identical ones: nothing is far
             deviation[rows] = (middle - cosine[rows]) / spread
-    return lowest_rows(-deviation, placed >= 0) & (np.nan_to_num(deviation) > OUTLIER_QUANTILE)
-
-
-# -- how a category stands to the others --------------------------------------------------------------
+    return lowest_rows(-deviation, placed >= 0) & (np.nan_to_num(deviation) > OUTLIER_DEVIATIONS)
 
 
 def nearest_category(k: int, centres: np.ndarray, used: np.ndarray) -> tuple[float, int | None]:

@@ -23,17 +23,8 @@ import numpy as np
 from holotype.data.csv import FORMULA
 from holotype.data.paths import relative
 from holotype.errors import InputError
-from holotype.utils.atomic import atomic_write, write_bytes, write_text
-from holotype.utils.serialization import (
-    CorruptFile,
-    SchemaError,
-    dump_json,
-    from_dict,
-    read_json,
-    read_parquet_table,
-    to_dict,
-    write_parquet,
-)
+from holotype.utils.atomic import atomic_write, write_bytes
+from holotype.utils.serialization import FileSchema, SchemaError, read_parquet_table, to_dict, write_parquet
 from holotype.utils.text import suggest_path
 
 if TYPE_CHECKING:
@@ -42,17 +33,17 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True)
+@dataclass
 class EditState:
     """What edits have done to a discovery; empty before the first."""
 
-    applied: tuple[str, ...] = ()
+    applied: list[str] = field(default_factory=list)
     """Ids of the edits that it holds."""
-    refused: tuple[str, ...] = ()
+    refused: list[str] = field(default_factory=list)
     """Ids of those that could not be applied."""
     merged: dict[str, str] = field(default_factory=dict)
     """Id of a category that is gone to the id of the one that it joined."""
-    rejected: tuple[str, ...] = ()
+    rejected: list[str] = field(default_factory=list)
     """Ids of the categories that were rejected."""
     asleep: dict[str, dict[str, str]] = field(default_factory=dict)
     """Id of a category that lost its images to its name and suggested name, should one come back."""
@@ -123,12 +114,9 @@ class RunFacts:
         found = self.provenance.get("backbone", {})
         return found if isinstance(found, Mapping) else {}
 
-    def as_dict(self) -> dict[str, Any]:
-        return to_dict(self)
 
-
-DISCOVERY_FORMAT = 3
-"""Raised when a file of an older version can no longer be read."""
+DISCOVERY_SCHEMA = FileSchema(3, "restore it from a copy, or make the run again in another folder")
+"""Its version is raised when a file of an older one can no longer be read."""
 DISCOVERY_FILE = "discovery.json"
 ASSIGNMENTS = "assignments.parquet"
 IMAGE_TABLE_COLUMNS = (
@@ -253,15 +241,8 @@ class Discovery:
         # the parquet file, which is read again, comes second: where it is there, the one for people is as new
         atomic_write(folder / "assignments.csv", lambda beside: write_csv(frame, TEXTS, beside))
         write_parquet(folder / ASSIGNMENTS, pa.Table.from_pandas(frame, preserve_index=False))
-        content = {
-            "format": DISCOVERY_FORMAT,
-            "run_id": self.run_id,
-            "known": list(self.known),
-            "categories": [dataclasses.asdict(category) for category in self.categories],
-            "count": self.count,
-            "facts": self.facts.as_dict(),
-        }
-        write_text(folder / DISCOVERY_FILE, dump_json(content))
+        content = _DiscoveryFile(self.run_id, self.known, self.categories, self.count, self.facts)
+        DISCOVERY_SCHEMA.write(folder / DISCOVERY_FILE, to_dict(content))
 
     @classmethod
     def load(cls, folder: Path) -> Discovery:
@@ -269,23 +250,14 @@ class Discovery:
         path = folder / DISCOVERY_FILE
         if not path.is_file():
             raise InputError(_read_error(folder))
+        content = DISCOVERY_SCHEMA.make(path, _DiscoveryFile)
         try:
-            content = read_json(path)
-            version = content.pop("format")
-            if version == DISCOVERY_FORMAT:
-                file = from_dict(_DiscoveryFile, content)
-                return cls(**vars(file), images=_read_images(folder))
-        except (ValueError, KeyError, TypeError, AttributeError, OSError) as error:
-            plain = isinstance(error, SchemaError | CorruptFile)
-            reason = str(error) if plain else f"{type(error).__name__}: {error}"
-            raise InputError(
-                f"{path} or the assignments beside it cannot be read ({' '.join(reason.split())[:200]}); restore "
-                "them from a copy, or make the run again in another folder."
-            ) from error
-        raise InputError(
-            f"{path} was written by another version (format {version}, not {DISCOVERY_FORMAT}); make the run "
-            "again in another folder."
-        )
+            images = read_parquet_table(folder / ASSIGNMENTS).to_pandas()
+            if absent := [name for name in IMAGE_TABLE_COLUMNS if name not in images]:
+                raise SchemaError(f"it has no column {absent[0]}")
+        except (ValueError, OSError) as error:
+            raise DISCOVERY_SCHEMA.broken(folder / ASSIGNMENTS, error) from error
+        return cls(**vars(content), images=images)
 
 
 @dataclass(frozen=True)
@@ -297,17 +269,6 @@ class _DiscoveryFile:
     categories: list[Category]
     count: dict[str, Any] | None
     facts: RunFacts
-
-
-def _read_images(folder: Path) -> pd.DataFrame:
-    import pandas as pd
-
-    read_parquet_table(folder / ASSIGNMENTS)  # raises where something has changed it
-    images = pd.read_parquet(folder / ASSIGNMENTS)
-    absent = [name for name in IMAGE_TABLE_COLUMNS if name not in images.columns]
-    if absent:
-        raise SchemaError(f"assignments.parquet has no column {absent[0]}")
-    return images
 
 
 def _read_error(folder: Path) -> str:
@@ -359,8 +320,6 @@ def weighted_sizes(images: pd.DataFrame) -> dict[str, int]:
     return {str(id): round(float(n)) for id, n in total.items() if id}
 
 
-# -- features.npy: those of the trained network, where they are kept -----------------------------------
-
 FEATURES = "features.npy"
 """(N, D) float16 of every image after training; NaN for those that cannot be read."""
 CHECKSUM_MARK = b"holotype"
@@ -371,8 +330,11 @@ def write_features(folder: Path, features: np.ndarray) -> None:
     """features: (N, D)."""
     content = io.BytesIO()
     np.save(content, features.astype(np.float16))
-    own = content.getvalue()
-    write_bytes(folder / FEATURES, own + CHECKSUM_MARK + zlib.crc32(own).to_bytes(4, "little"))
+    write_bytes(folder / FEATURES, content.getvalue() + _checksum(content.getvalue()))
+
+
+def _checksum(content: bytes | memoryview) -> bytes:
+    return CHECKSUM_MARK + zlib.crc32(content).to_bytes(4, "little")
 
 
 def read_features(folder: Path, n: int) -> np.ndarray | None:
@@ -384,24 +346,15 @@ def read_features(folder: Path, n: int) -> np.ndarray | None:
 
 def checked_features(file: Path) -> np.ndarray | None:
     """What the file holds; None where there is none, or it was damaged, which is said."""
-    try:
-        features: np.ndarray = np.load(file, mmap_mode="r", allow_pickle=False)
-        whole = _is_complete_file(file, features)
-    except FileNotFoundError:
+    if not file.is_file():
         return None
-    except Exception:  # NumPy takes the header for Python: damage ends in errors of many kinds
-        whole = False
-    if not whole:
+    content = memoryview(file.read_bytes())
+    end = max(len(content) - len(CHECKSUM_MARK) - 4, 0)
+    if content[end:] != _checksum(content[:end]):
         log.warning(
             f"{file} was damaged since it was written, and is not used; delete it, and holotype report makes it anew "
             "where it is needed."
         )
-    return features if whole else None
-
-
-def _is_complete_file(file: Path, features: np.ndarray) -> bool:
-    with file.open("rb") as stream:
-        content = memoryview(stream.read())
-    start = getattr(features, "offset", 0)
-    own, tail = content[: start + features.nbytes], bytes(content[start + features.nbytes :])
-    return tail == CHECKSUM_MARK + zlib.crc32(own).to_bytes(4, "little")
+        return None
+    features: np.ndarray = np.load(file, mmap_mode="r", allow_pickle=False)
+    return features

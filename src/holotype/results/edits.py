@@ -1,13 +1,21 @@
-"""Edits: corrections that a person made, read from CSV and kept in an append-only log.
+"""Edits: corrections that a person made, read from CSV, kept in a log, and applied to a discovery.
 
 An edit speaks of category ids, which never change within a run, and of an image by the digest of its content, so that
 it holds wherever the file lies and for every copy of it. The path beside it is for people; where there is no digest
-(written by hand, an unreadable image) it says which image is meant. `apply_edits.py` applies edits. The format and what
-each action means: docs/formats.md. The report reads and writes the same files (report/csv.js).
+(written by hand, an unreadable image) it says which image is meant. The format and what each action means:
+docs/formats.md. The report reads and writes the same files (report/csv.js).
+
+A new category without images is asleep: nobody sees it and its name is free, but its id still means it, so that an
+image may come back. What is asleep at the end is left out of the discovery and remembered in facts.edits.
+
+`apply_edits` is pure, and safe to repeat: facts.edits of a discovery says which edits it has dealt with. Where two
+edits contradict each other the later one counts, and both are told; what cannot be applied is told and stays in the
+log. The report does the same in the browser (report/corrections.js); tests/results/golden_edits.json binds the two.
 """
 
 from __future__ import annotations
 
+import copy
 import csv
 import hashlib
 import io
@@ -15,20 +23,26 @@ import json
 import logging
 import os
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import astuple, dataclass
+from dataclasses import astuple, dataclass, field, replace
 from pathlib import Path
+
+import numpy as np
 
 from holotype.data.csv import csv_text, escape_formula, unescape_formula
 from holotype.errors import InputError
-from holotype.utils.atomic import check_not_link, write_text
-from holotype.utils.locks import wait_for_lock
+from holotype.results.describe import rename_in_texts, renamed_note
+from holotype.results.discovery import Category, Discovery
+from holotype.results.purity import set_purity
+from holotype.utils.atomic import write_text
+from holotype.utils.locks import check_not_link, wait_for_lock
 
 EDIT_LOG = "edits.csv"
-"""The log in a run folder. Lines are added and never changed."""
+"""The log in a run folder: edits are added and never changed."""
 LOG_FORMAT = 2
-"""Raised when a column changes its meaning. It stands in the last column, by which a torn line is known."""
+"""Raised when a column changes its meaning. It stands in the last column."""
 READABLE_FORMATS = ("", "1", str(LOG_FORMAT))
 """Files of format 1 have no digests."""
 EDIT_COLUMNS = ("run_id", "time", "action", "image", "category", "value")
@@ -66,9 +80,6 @@ class Edit:
         subject = self.digest or self.image
         parts = (self.run_id, self.time, self.action, subject, self.category, self.value)
         return hashlib.sha256("\x1f".join(parts).encode()).hexdigest()[:12]
-
-
-# -- CSV --------------------------------------------------------------------------------------------------
 
 
 def read_edits(path: Path | str) -> list[Edit]:
@@ -133,9 +144,6 @@ def edits_csv(edits: Iterable[Edit]) -> str:
 
 def _lines(edits: Iterable[Edit]) -> str:
     return csv_text([*map(escape_formula, astuple(edit)), str(LOG_FORMAT)] for edit in edits)
-
-
-# -- the log of a run folder ------------------------------------------------------------------------------
 
 
 def read_log(folder: Path) -> list[Edit]:
@@ -245,3 +253,375 @@ def run_ids(folder: Path) -> list[str]:
         return [content["run_id"], *content["facts"].get("earlier_runs", [])]
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return []
+
+
+MOST_EXEMPLARS = 12
+"""How many of the most typical images a corrected category keeps to show itself."""
+
+
+def merge_exemplars(target: Category, source: Category) -> None:
+    """Let `target` speak for both: exemplars in turn, the signature weighted by the numbers of images."""
+    pairs = [path for pair in zip(target.exemplars, source.exemplars, strict=False) for path in pair]
+    rest = [*target.exemplars, *source.exemplars]
+    target.exemplars = list(dict.fromkeys([*pairs, *rest]))[:MOST_EXEMPLARS]
+    target.borderline = list(dict.fromkeys([*target.borderline, *source.borderline]))
+    if source.n and target.kind == "novel" and len(target.signature) == len(source.signature):
+        weight = np.array([target.n, source.n], dtype=float)
+        both = np.array([target.signature, source.signature], dtype=float)
+        target.signature = [float(v) for v in (weight @ both) / weight.sum()]
+        target.words = f"{target.words} (before {source.name} was merged into it)" if target.words else ""
+    clear_measures(target)
+    target.n += source.n
+
+
+def clear_measures(category: Category) -> None:
+    """What was measured on other images than it has now is not known of it any more."""
+    category.cohesion = category.separation = category.together = float("nan")
+    category.comes_back = 0
+
+
+def refresh_exemplars(category: Category, members: set[str], typicality: Mapping[str, float]) -> None:
+    """Images that left a category do not speak for it any more; where none is left to do so, the most typical do."""
+    category.borderline = [path for path in category.borderline if path in members]
+    stayed = [path for path in category.exemplars if path in members]
+    ranked = sorted(members, key=lambda path: (-typicality[path], path))
+    category.exemplars = stayed or ranked[:MOST_EXEMPLARS]
+
+
+MOVED_NOTE, CONFIRMED_NOTE, REJECTED_NOTE = "moved by hand", "confirmed by hand", "rejected"
+"""What the note of an image says after an edit; the next round reads it (discovery/constraints.py)."""
+FOLLOWS_NOTE = "its label follows from a merge"
+"""Of a typical image of a part, which stands for the others: nobody has said what this one shows."""
+
+
+def merged_into(id: str, merged: Mapping[str, str], present: Container[str] = ()) -> str:
+    """Return the id of what a category has been merged into, by way of others if need be; one that is present stays."""
+    seen: set[str] = set()
+    while id in merged and id not in present and id not in seen:
+        seen.add(id)
+        id = merged[id]
+    return id
+
+
+class CannotApply(Exception):
+    """Why an edit is left alone: the end of a sentence that begins with what it wanted."""
+
+
+class EditSession:
+    """Columns of the images as lists, categories by id. Merged and rejected categories are no longer among them."""
+
+    def __init__(self, discovery: Discovery) -> None:
+        self.given = discovery
+        images = discovery.images
+        self.path, self.key = [str(path) for path in images["path"]], discovery.keys
+        self.rows: dict[str, list[int]] = {}
+        """Of the images of each key: copies share one."""
+        for row, key in enumerate(self.key):
+            self.rows.setdefault(key, []).append(row)
+        self.key_at = dict(zip(self.path, self.key, strict=True))
+        self.note = [str(note) for note in images["note"].fillna("")]
+        self.label_given = [str(label) for label in images["label"].fillna("")]
+        self.doubtful = [bool(doubtful) for doubtful in images["doubtful"]]
+        self.state = copy.deepcopy(discovery.facts.edits)
+        self.merged, self.confirmed = self.state.merged, self.state.confirmed
+        self.categories: dict[str, Category] = {c.id: copy.deepcopy(c) for c in discovery.categories}
+        self.id = [id if id in self.categories else "" for id in images["category_id"]]
+        sizes = Counter(self.id)
+        for category in self.categories.values():
+            category.n = sizes[category.id]
+        for id, names in self.state.asleep.items():
+            asleep = Category(id, names["name"], "novel", n=0, suggested=names["suggested"])
+            self.categories.setdefault(id, asleep)
+        self.touched: set[str] = set()
+        self.subject = ""
+        """Key of the image that the last edit spoke of."""
+
+    def apply(self, edit: Edit) -> str:
+        """Do it and return a remark ("" = nothing to say); raises CannotApply and then has changed nothing."""
+        self.subject = ""
+        try:
+            if edit.action not in ACTIONS:
+                raise CannotApply("there is no such action")
+            remark: str = getattr(self, edit.action)(edit)
+        except CannotApply:
+            self.state.refused.append(edit.id)
+            raise
+        self.state.applied.append(edit.id)
+        return remark
+
+    # -- looking up -------------------------------------------------------------------------------
+
+    def awake(self, word: str) -> Category | None:
+        """The category that people see under this id, or into which it was merged, or which has this name."""
+        category = self.categories.get(self.end(word))
+        if category is not None and is_visible(category):
+            return category
+        return next((c for c in self.categories.values() if c.name == word and is_visible(c)), None)
+
+    def end(self, id: str) -> str:
+        """The id of what a category has been merged into, by way of others if need be."""
+        return merged_into(id, self.merged, self.categories)
+
+    def find(self, word: str) -> Category | None:
+        """What a word in an edit means: as it stands or else without blanks, awake or else asleep."""
+        words = (word, stripped(word))
+        found = [*map(self.awake, words), *(self.categories.get(self.end(word)) for word in words)]
+        return next(filter(None, found), None)
+
+    def existing(self, word: str) -> Category:
+        category = self.target(word)
+        if category is None:
+            raise CannotApply(f"the category {word!r} is not in this run")
+        return category
+
+    def target(self, word: str) -> Category | None:
+        """As `find`; what was rejected is no target."""
+        category = self.find(word)
+        if category is None and {self.end(word), self.end(stripped(word))} & set(self.state.rejected):
+            raise CannotApply(f"the category {word!r} was rejected")
+        return category
+
+    def image(self, edit: Edit) -> str:
+        """Return the key of the image that an edit speaks of."""
+        key = edit.digest or self.key_at.get(edit.image, "")
+        if key not in self.rows:
+            raise CannotApply("there is no such image in this run")
+        self.subject = key
+        return key
+
+    def elsewhere(self, edit: Edit, key: str) -> str:
+        """A remark where the image is no longer in the category in which the person saw it."""
+        ids = [self.id[row] for row in self.rows[key]]
+        seen = self.find(edit.category) if edit.category else None
+        if not edit.category or (seen is not None and seen.id in ids):
+            return ""
+        where = self.called(ids[0]) if ids[0] else "no category"
+        return f"the image was in {where} by then, not in {edit.category!r}"
+
+    def called(self, word: str) -> str:
+        """In quotes: the name of the category that a word means, or the word itself where there is none."""
+        category = self.find(word)
+        return repr(word if category is None else category.name)
+
+    # -- the actions: each returns a remark ("" = nothing to say) ---------------------------------
+
+    def rename(self, edit: Edit) -> str:
+        category, name = self.existing(edit.category), stripped(edit.value)
+        if not name:
+            raise CannotApply("the new name is empty")
+        other = self.awake(name)
+        if other is not None and other is not category:
+            gone, to = (category, other) if category.kind == "novel" else (other, category)
+            both = "both are known, so move the images of one to the other"
+            cure = both if gone.kind == "known" else f"merge {gone.id!r} into {to.id!r} instead"
+            raise CannotApply(f"another category is called so; {cure}")
+        category.name = name
+        return ""
+
+    def merge(self, edit: Edit) -> str:
+        source, target = self.existing(edit.category), self.existing(edit.value)
+        if source is target:
+            raise CannotApply("the two are one category already")
+        if source.kind == "known":
+            other = f"merge {edit.value!r} into it" if target.kind == "novel" else "move its images"
+            raise CannotApply(f"a known class stays; {other} instead")
+        del self.categories[source.id]
+        self.merged[source.id] = target.id
+        if source.n:
+            self.wake(target)
+        merge_exemplars(target, source)
+        self.id = [target.id if id == source.id else id for id in self.id]
+        self.touched.add(target.id)
+        return ""
+
+    def move(self, edit: Edit) -> str:
+        key, name = self.image(edit), stripped(edit.value)
+        if not name:
+            raise CannotApply("it does not say where to")
+        category = self.target(edit.value) or self.create(name)
+        remark = self.elsewhere(edit, key)
+        before = self.confirmed.get(key)
+        self.put(self.rows[key], category, MOVED_NOTE)
+        if before is not None and self.find(before) is category:
+            self.confirmed[key] = category.id
+            return remark
+        return self.withdraw(key) or remark
+
+    def reject(self, edit: Edit) -> str:
+        if edit.image or edit.digest:
+            key = self.image(edit)
+            remark = self.elsewhere(edit, key)
+            self.put(self.rows[key], None, REJECTED_NOTE)
+            return self.withdraw(key) or remark
+        category = self.existing(edit.category)
+        if category.kind == "known":
+            raise CannotApply("a known class stays; reject its images instead")
+        rows = [row for row, id in enumerate(self.id) if id == category.id]
+        self.put(rows, None, REJECTED_NOTE)
+        withdrawn = sum(bool(self.withdraw(self.key[row])) for row in rows)
+        del self.categories[category.id]
+        self.state.rejected.append(category.id)
+        remark = f"{withdrawn} of its images had been confirmed before; the later one counts"
+        return remark if withdrawn else ""
+
+    def confirm(self, edit: Edit) -> str:
+        key, label = self.image(edit), stripped(edit.value)
+        if not label:
+            raise CannotApply("it does not say which label")
+        category = self.target(edit.value)
+        value = category.id if category is not None else label
+        before, self.confirmed[key] = self.confirmed.get(key), value
+        if category is not None:
+            self.put(self.rows[key], category, CONFIRMED_NOTE)
+        if before is not None and before != value:
+            return f"the image had been confirmed as {self.called(before)} before; the later one counts"
+        labels = (self.label_given[row] for row in self.rows[key])
+        if had := next((had for had in labels if had not in ("", label, value)), ""):
+            return f"the image had the label {self.called(had)}; the confirmed one counts in the next round"
+        return ""
+
+    def create(self, name: str) -> Category:
+        made = self.categories[name] = Category(name, name, "novel", n=0, words="split off by hand")
+        return made
+
+    def put(self, rows: Sequence[int], category: Category | None, note: str) -> None:
+        """Let images change their category; None = they are in none."""
+        id = category.id if category is not None else ""
+        for row in rows:
+            if self.id[row]:
+                self.categories[self.id[row]].n -= 1
+            if category is not None:
+                self.wake(category)
+                category.n += 1
+            if note in (MOVED_NOTE, CONFIRMED_NOTE):
+                self.state.came_from.setdefault(self.key[row], self.id[row])
+            self.touched |= {self.id[row], id}
+            if self.id[row] != id:
+                for changed in filter(None, (self.categories.get(self.id[row]), category)):
+                    clear_measures(changed)
+            self.id[row], self.note[row], self.doubtful[row] = id, note, False
+
+    def wake(self, category: Category) -> None:
+        """Before images come to a category that was asleep: somebody else may have its name by now."""
+        if is_visible(category):
+            return
+        numbered = (f"{category.id} ({number})" for number in range(2, len(self.categories) + 3))
+        category.name = next(n for n in (category.name, category.id, *numbered) if self.awake(n) is None)
+
+    def withdraw(self, key: str) -> str:
+        """Forget what an image was confirmed as; a remark where it was."""
+        before = self.confirmed.pop(key, "")
+        told = f"it had been confirmed as {self.called(before)} before; the later one counts"
+        return told if before else ""
+
+    # -- the outcome ------------------------------------------------------------------------------
+
+    def labels(self) -> dict[str, str]:
+        """Key of an image to label, for the next round of training."""
+        labels = {}
+        for key, value in self.confirmed.items():
+            category = self.find(value)  # ids and names stay from round to round; else it is the word itself
+            labels[key] = value if category is None else category.id
+        return labels
+
+    def result(self) -> Discovery:
+        """Everything put together."""
+        kept = [category for category in self.categories.values() if is_visible(category)]
+        by_id = {category.id: category for category in kept}
+        members: dict[str, set[str]] = {id: set() for id in self.touched}
+        for path, id in zip(self.path, self.id, strict=True):
+            if id in members:
+                members[id].add(path)
+        typicality = dict(zip(self.path, self.given.images["typicality"].fillna(0), strict=True))
+        rename_in_texts(kept, self.given.categories)
+        for category in kept:
+            if category.id in members:
+                refresh_exemplars(category, members[category.id], typicality)
+            if category.nearest and category.nearest not in by_id:
+                nearest = self.awake(category.nearest)
+                category.nearest = nearest.id if nearest is not None and nearest is not category else ""
+        called = {c.name: self.categories.get(self.end(c.id), c).name for c in self.given.categories}
+        images = self.given.images.assign(
+            category_id=self.id,
+            category=[by_id[id].name if id in by_id else "" for id in self.id],
+            kind=[by_id[id].kind if id in by_id else "" for id in self.id],
+            note=[renamed_note(note, called) for note in self.note],
+            doubtful=self.doubtful,
+        )
+        if self.given.facts.calibration_curve:
+            said = zip(self.label_given, self.note, strict=True)
+            told = [bool(label) or note in (MOVED_NOTE, CONFIRMED_NOTE) for label, note in said]
+            changed = [category for category in kept if category.id in self.touched]
+            set_purity(changed, self.id, images["probability"].to_numpy(float), np.array(told, dtype=bool))
+        asleep = [category for category in self.categories.values() if not is_visible(category)]
+        self.state.asleep = {c.id: {"name": c.name, "suggested": c.suggested} for c in asleep}
+        facts = replace(self.given.facts, edits=self.state)
+        return replace(self.given, images=images, categories=kept, facts=facts)
+
+
+def is_visible(category: Category) -> bool:
+    """Do people see it? A known class always; a new category while there are images in it."""
+    return category.n > 0 or category.kind == "known"
+
+
+@dataclass
+class AppliedEdits:
+    """What came of applying edits."""
+
+    discovery: Discovery
+    """As corrected. facts.edits says which edits it holds, and what was merged, rejected and confirmed."""
+    confirmed: dict[str, str] = field(default_factory=dict)
+    """Key of an image to the id of the category, or to the label, that was confirmed."""
+    problems: list[str] = field(default_factory=list)
+    """A sentence for each edit that could not be applied, or that another one contradicts."""
+    left: list[str] = field(default_factory=list)
+    """Those of them that say why an edit could not be applied."""
+    done: list[tuple[str, Edit]] = field(default_factory=list)
+    """Edits that were applied this time, each with the key of its image ("" = none)."""
+    refused: list[int] = field(default_factory=list)
+    """Positions, in the edits given, of those that could not be applied."""
+
+    @property
+    def count(self) -> int:
+        """Edits that were applied this time."""
+        return len(self.done)
+
+
+def apply_edits(discovery: Discovery, edits: Sequence[Edit]) -> AppliedEdits:
+    """The discovery as corrected by the edits in their order, each only once; the given one is not changed."""
+    session = EditSession(discovery)
+    done = {*session.state.applied, *session.state.refused}
+    earlier = set(discovery.facts.earlier_runs)
+    foreign = Counter(edit.run_id for edit in edits if edit.run_id not in {discovery.run_id, *earlier})
+    left = [
+        f"{n} {'edit' if n == 1 else 'edits'} of run {run!r} cannot be applied: there is no such run here."
+        for run, n in foreign.items()
+    ]
+    outcome = AppliedEdits(discovery, problems=list(left), left=left)
+    for position, edit in enumerate(edits):
+        if edit.run_id in earlier or edit.id in done:
+            continue
+        if edit.run_id != discovery.run_id:
+            outcome.refused.append(position)
+            continue
+        done.add(edit.id)
+        try:
+            remark = session.apply(edit)
+        except CannotApply as reason:
+            outcome.refused.append(position)
+            outcome.left.append(f"{edit_text(edit)} was not applied: {reason}.")
+            outcome.problems.append(outcome.left[-1])
+            continue
+        outcome.done.append((session.subject, edit))
+        if remark:
+            outcome.problems.append(f"{edit_text(edit)} was applied, but {remark}.")
+    outcome.confirmed = session.labels()
+    outcome.discovery = session.result()
+    return outcome
+
+
+def edit_text(edit: Edit) -> str:
+    """An edit as the beginning of a sentence."""
+    what = f"{edit.action.capitalize()} of {edit.image or edit.category!r}"
+    joint = {"rename": "to", "merge": "into", "move": "to", "confirm": "as"}.get(edit.action)
+    return f"{what} {joint} {edit.value!r}" if joint else what

@@ -24,16 +24,15 @@ where the images lie, ROUNDS times. docs/confidence.md has the figures.
 from __future__ import annotations
 
 import dataclasses
-import hashlib
 import math
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import NamedTuple, TypeVar
+from typing import TypeVar
 
 import numpy as np
 
 from holotype.results.discovery import Category, Discovery
-from holotype.results.lda import FLOOR, LDA_CHUNK, CrossFitLDA, softmax
+from holotype.results.lda import CHUNK, FLOOR, CrossFitLDA, softmax
 
 Earlier = TypeVar("Earlier", bound=Hashable)
 Later = TypeVar("Later", bound=Hashable)
@@ -42,6 +41,8 @@ SAME_SHARE = 0.5
 """Images that two categories must share (of those in either) to be called the same."""
 CONSENSUS_ROUNDS = 10
 """Of matching and voting from one start, at most; two or three are mostly enough."""
+MATCH_CHUNK = 1024
+"""Images whose votes are weighed together: all votes are never copied at once."""
 MIN_MATCH = 1e-6
 """Weight of a vote without any certainty: it still decides between nothing and something."""
 
@@ -106,7 +107,8 @@ def vote_consensus(trainings: Sequence[Training], n_known: int, k: int) -> Conse
     """The outcome of several trainings. k: categories of each, known ones included."""
     given = [np.asarray(one.category, dtype=np.int64) for one in trainings]
     weight = [np.maximum(np.nan_to_num(one.probability), MIN_MATCH) for one in trainings]
-    names = _iterate(given, weight, n_known, k)
+    starts = (given[start] for start in _initial_partitions(given, n_known, k))
+    names, _ = max((_align(start, given, weight, n_known, k) for start in starts), key=lambda end: end[1])
     named = [rename_to_match(one, name, k) for one, name in zip(given, names, strict=True)]
     votes = _votes(named, weight, k)
     placed = votes.sum(axis=1) > 0
@@ -126,22 +128,6 @@ def vote_consensus(trainings: Sequence[Training], n_known: int, k: int) -> Conse
     )
 
 
-# -- matching and voting in turns -------------------------------------------------------------------------
-
-
-def _iterate(
-    given: Sequence[np.ndarray], weight: Sequence[np.ndarray], n_known: int, k: int
-) -> list[np.ndarray]:
-    """For each training the (k,) names of its categories, from the start whose winning votes sum to most."""
-    best: list[np.ndarray] = []
-    most, passed = -np.inf, set[bytes]()
-    for start in _initial_partitions(given, n_known, k):
-        end = _align(given[start], given, weight, n_known, k, passed)
-        if end is not None and end[1] > most:
-            best, most = end
-    return best
-
-
 def _initial_partitions(given: Sequence[np.ndarray], n_known: int, k: int) -> list[int]:
     """Every training; first the one that is nearest to all others, which equal sums leave as the start."""
     common = np.zeros((len(given), len(given)), dtype=np.int64)
@@ -153,57 +139,33 @@ def _initial_partitions(given: Sequence[np.ndarray], n_known: int, k: int) -> li
 
 
 def _align(
-    start: np.ndarray,
-    given: Sequence[np.ndarray],
-    weight: Sequence[np.ndarray],
-    n_known: int,
-    k: int,
-    passed: set[bytes],
-) -> tuple[list[np.ndarray], float] | None:
+    start: np.ndarray, given: Sequence[np.ndarray], weight: Sequence[np.ndarray], n_known: int, k: int
+) -> tuple[list[np.ndarray], float]:
     """Names of each training's categories where it ends that begins with the (N,) categories `start`, and the sum of
-    the winning votes. None where it comes to names that another start has passed: it ends as that one has.
-
-    passed: digests of such names; those of this start are added.
-    """
-    votes, own = _votes([start], [np.ones(len(start))], k), list[bytes]()
-    outcome: np.ndarray | None = None
-    names: list[np.ndarray] = []
+    the winning votes."""
+    votes, outcome = _votes([start], [np.ones(len(start))], k), None
     for _ in range(CONSENSUS_ROUNDS):
-        cast = SparseVotes.of(votes)
-        names = [_hungarian(cast, one, w, n_known) for one, w in zip(given, weight, strict=True)]
-        own.append(_partition_digest(names))
-        if own[-1] in passed:
-            names = []
-            break
-        # the old votes go first: they are as many as images times k
-        del votes
+        names = [match_partitions(votes, one, w, n_known) for one, w in zip(given, weight, strict=True)]
+        del votes  # before there are new ones: they are as many as images times k
         votes = _votes(
             [rename_to_match(one, name, k) for one, name in zip(given, names, strict=True)], weight, k
         )
         before, outcome = outcome, votes.argmax(axis=1)
         if before is not None and (outcome == before).all():
             break
-    passed.update(own)
-    return (names, float(votes.max(axis=1).sum(dtype=np.float64))) if names else None
+    return names, float(votes.max(axis=1).sum(dtype=np.float64))
 
 
-def _partition_digest(names: Sequence[np.ndarray]) -> bytes:
-    """Of the names of all trainings, by the counting of the first: whatever the start, the same for equal votes."""
-    first = np.argsort(names[0])
-    return hashlib.sha256(np.stack([first[name] for name in names]).tobytes()).digest()
-
-
-# -- matching ---------------------------------------------------------------------------------------------
-
-
-def match_partitions(
-    votes: np.ndarray, category: np.ndarray, weight: np.ndarray | float, n_known: int
-) -> np.ndarray:
+def match_partitions(votes: np.ndarray, category: np.ndarray, weight: np.ndarray, n_known: int) -> np.ndarray:
     """(k,) for each category of a training the column of `votes` (N, k) that it is; known classes are themselves.
 
     category: (N,), -1 = placed nowhere. weight: (N,) how much each image counts.
     """
-    return _hungarian(SparseVotes.of(votes), category, np.broadcast_to(weight, category.shape), n_known)
+    together, rows = np.zeros((votes.shape[1],) * 2), np.flatnonzero(category >= 0)
+    for first in range(0, len(rows), MATCH_CHUNK):
+        part = rows[first : first + MATCH_CHUNK]
+        np.add.at(together, category[part], votes[part] * weight[part, None])
+    return _pair(together, n_known)
 
 
 def rename_to_match(category: np.ndarray, named: np.ndarray, k: int) -> np.ndarray:
@@ -251,38 +213,11 @@ def _votes(named: Sequence[np.ndarray], weight: Sequence[np.ndarray], k: int) ->
     return votes
 
 
-class SparseVotes(NamedTuple):
-    """The votes that are not zero, few of N x k: an image has one from each training at most."""
-
-    image: np.ndarray
-    column: np.ndarray
-    vote: np.ndarray
-    k: int
-
-    @classmethod
-    def of(cls, votes: np.ndarray) -> SparseVotes:
-        flat, k = votes.ravel(), votes.shape[1]
-        cells = np.flatnonzero(flat)
-        return cls(*np.divmod(cells, k), flat[cells], k)
-
-
-def _hungarian(cast: SparseVotes, category: np.ndarray, weight: np.ndarray, n_known: int) -> np.ndarray:
-    """`match`, where the votes were sought out already."""
-    k = cast.k
-    # a row for those that are placed nowhere comes first, and goes
-    cells = (category[cast.image] + 1) * k + cast.column
-    together = np.bincount(cells, cast.vote * weight[cast.image], minlength=(k + 1) * k)
-    return _pair(together.reshape(k + 1, k)[1:], n_known)
-
-
 def _matched_share(one: np.ndarray, other: np.ndarray, n_known: int, k: int) -> int:
     """Images that two trainings place in the same category once the categories are matched."""
     both = (one >= 0) & (other >= 0)
     together = np.bincount(one[both] * k + other[both], minlength=k * k).reshape(k, k)
     return int(together[np.arange(k), _pair(together, n_known)].sum())
-
-
-# -- which categories come back -----------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -313,7 +248,7 @@ def category_stability(category: np.ndarray, trainings: np.ndarray, k: int) -> l
     ]
 
 
-HALF_SHARE = 0.5
+STABLE_SHARE = 0.5
 """Share of the trainings in which a category must be found to be one that comes back."""
 MAX_CATEGORIES_NAMED = 6
 """Categories that a sentence names."""
@@ -330,9 +265,9 @@ def stability_text(category: Category, trainings: int) -> str:
     )
 
 
-def stability_by_id(category: Category, trainings: int) -> bool:
+def is_stable(category: Category, trainings: int) -> bool:
     """Is it found in more than half of the trainings?"""
-    return category.comes_back > HALF_SHARE * trainings
+    return category.comes_back > STABLE_SHARE * trainings
 
 
 def methods_phrase(methods: Sequence[str]) -> str:
@@ -352,7 +287,7 @@ def stability_summary(found: Discovery) -> list[str]:
     if n < 2:
         return [ONE] if facts.round else []
     novel = [c for c in found.categories if c.kind == "novel" and math.isfinite(c.together)]
-    faint = sorted((c for c in novel if not stability_by_id(c, n)), key=lambda c: (c.comes_back, c.id))
+    faint = sorted((c for c in novel if not is_stable(c, n)), key=lambda c: (c.comes_back, c.id))
     best = facts.agreement[facts.trainings.index(facts.seed)] if facts.seed in facts.trainings else math.nan
     turns = f"; {methods_phrase(facts.methods)}" if len(facts.methods) > 1 else ""
     which = f"{facts.method} with seed {facts.seed}" if turns else f"the one with seed {facts.seed}"
@@ -397,8 +332,8 @@ def pool_with_lda(
             break
     category, share = together.category.copy(), together.share.copy()
     category[free] = outcome[free]
-    for first in range(0, len(free), LDA_CHUNK):
-        part = free[first : first + LDA_CHUNK]
+    for first in range(0, len(free), CHUNK):
+        part = free[first : first + CHUNK]
         share[part] = votes.shares(part)[np.arange(len(part)), category[part]]
     agreed = together.agreed
     if placed.any():

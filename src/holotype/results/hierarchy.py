@@ -17,31 +17,28 @@ them over for good. Until then the run itself is as it was.
 from __future__ import annotations
 
 import dataclasses
-import json
-from collections.abc import Iterator, Mapping, Sequence, Set
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from holotype.errors import InputError
-from holotype.results.apply_edits import CONFIRMED_NOTE, MOVED_NOTE, apply_edits
-from holotype.results.describe import DESCRIBE_CHUNK, finite_rows, unit_float64
-from holotype.results.discovery import DISCOVERY_FILE, Discovery, category_name
-from holotype.results.edits import Edit, read_log
+from holotype.results.discovery import DISCOVERY_FILE, Category, Discovery, category_name
+from holotype.results.edits import CONFIRMED_NOTE, MOVED_NOTE, Edit, apply_edits, read_log
+from holotype.results.lda import category_means, finite_rows, placed_chunks, unit_rows
 from holotype.utils.atomic import write_text
-from holotype.utils.serialization import SchemaError, from_dict, read_json, to_dict
+from holotype.utils.serialization import FileSchema, dump_json, read_json, to_dict
 
 TREE_FILE = "tree.json"
-TREE_FORMAT = 1
+TREE_SCHEMA = FileSchema(1, "delete it, and holotype report makes it anew")
 SMALLEST = 5
 """Images of the smaller part of a category that is parted."""
-LEAVE_COST = 0.1
+MAX_LEAVING = 0.1
 """Share of the images that stay where they are that may lie on the side that leaves."""
 ITERATIONS = 20
 """Of the search for two centres."""
-PARTED_FROM_NOTE = 20_000
+SPLIT_SAMPLE = 20_000
 """Images of a category that the two centres are found from, at most."""
 
 
@@ -91,39 +88,22 @@ class Tree:
 
     def is_of(self, found: Discovery) -> bool:
         """Is it the tree of these very categories?"""
-        return (self.run_id, self.edits) == (found.run_id, found.facts.edits.applied)
-
-    def save(self, folder: Path) -> None:
-        content = {"format": TREE_FORMAT, **to_dict(self)}
-        write_text(folder / TREE_FILE, json.dumps(content, ensure_ascii=False) + "\n")
-
-
-def read_tree(folder: Path) -> Tree | None:
-    """Of a run folder; None where there is none."""
-    file = folder / TREE_FILE
-    if not file.is_file():
-        return None
-    try:
-        content: Any = json.loads(file.read_text(encoding="utf-8"))
-        if content.pop("format") == TREE_FORMAT:
-            return from_dict(Tree, content)
-    except (OSError, ValueError, KeyError, AttributeError, SchemaError):
-        pass
-    raise InputError(f"{file} cannot be read; delete it, and holotype report makes it anew.")
+        return (self.run_id, list(self.edits)) == (found.run_id, found.facts.edits.applied)
 
 
 def save_tree(folder: Path, found: Discovery, features: np.ndarray | None) -> Tree | None:
     """The tree of a discovery as it stands, which the folder keeps; None where there are no features."""
+    file = folder / TREE_FILE
     try:
-        kept = read_tree(folder)
+        stored = TREE_SCHEMA.make(file, Tree) if file.is_file() else None
     except InputError:  # it is made anew
-        kept = None
-    if kept is not None and kept.is_of(found):
-        return kept
+        stored = None
+    if stored is not None and stored.is_of(found):
+        return stored
     if features is None or len(features) != len(found.images):
         return None
     tree = build_tree(found, features, used_ids(folder))
-    tree.save(folder)
+    write_text(file, dump_json({"format": TREE_SCHEMA.format, **to_dict(tree)}, indent=None))
     return tree
 
 
@@ -140,77 +120,39 @@ def used_ids(folder: Path) -> set[str]:
     return words
 
 
-# -- growing ----------------------------------------------------------------------------------------------
-
-
-@dataclass
-class _Group:
-    """Images that are together."""
-
-    rows: np.ndarray
-    mean: np.ndarray
-    known: bool
-    name: str
-    """What people call it; its id where nobody has named it."""
-
-
 def build_tree(found: Discovery, features: np.ndarray, used: Set[str] = frozenset()) -> Tree:
     """The tree of a discovery as it stands. features: (N, D) trained, NaN rows for images that were not read. used: ids
     and names of earlier categories, which mean no part."""
-    groups = _groups(found, features)
-    held = _constrained(found)
+    position = {category.id: i for i, category in enumerate(found.categories)}
+    index = np.array([position.get(id, -1) for id in found.images["category_id"]])
+    index[~finite_rows(features)] = -1
+    mean, n = category_means(features, index, len(position))
+    present = [category for category, size in zip(found.categories, n, strict=True) if size]
+    rows = {category.id: np.flatnonzero(index == position[category.id]) for category in present}
     return Tree(
         found.run_id,
         tuple(found.facts.edits.applied),
-        len(groups),
-        tuple(_merge_all(groups)),
-        tuple(_split_all(groups, features, held, found, used)),
+        len(present),
+        tuple(_merge_all(present, n[n > 0].astype(float), mean[n > 0])),
+        tuple(_split_all(rows, features, found, used)),
     )
 
 
-def _groups(found: Discovery, features: np.ndarray) -> dict[str, _Group]:
-    ids = found.images["category_id"].to_numpy(dtype=object)
-    readable = finite_rows(features)
-    groups = {}
-    for category in found.categories:
-        rows = np.flatnonzero((ids == category.id) & readable)
-        if len(rows):
-            mean = _mean(features, rows)
-            groups[category.id] = _Group(rows, mean, category.kind == "known", category.name)
-    return groups
-
-
-def _constrained(found: Discovery) -> np.ndarray:
-    """(N,) bool: images that stay where they are."""
-    labelled = found.images["label"].fillna("").to_numpy(dtype=object) != ""
-    return labelled | found.images["note"].fillna("").isin((MOVED_NOTE, CONFIRMED_NOTE)).to_numpy(bool)
-
-
 def _mean(features: np.ndarray, rows: np.ndarray) -> np.ndarray:
-    total = sum((x.sum(axis=0) for x in _unit_chunks(features, rows)), np.zeros(features.shape[1]))
-    return np.asarray(total / max(len(rows), 1))
+    return category_means(features[rows], np.zeros(len(rows), dtype=int), 1)[0][0]
 
 
-def _unit_chunks(features: np.ndarray, rows: np.ndarray) -> Iterator[np.ndarray]:
-    """Unit features of some rows, in parts."""
-    for first in range(0, len(rows), DESCRIBE_CHUNK):
-        yield unit_float64(np.asarray(features[rows[first : first + DESCRIBE_CHUNK]], np.float64))
-
-
-# -- upwards ----------------------------------------------------------------------------------------------
-
-
-def _merge_all(groups: dict[str, _Group]) -> list[Merge]:
-    """Join the cheapest pair until no pair may be joined."""
-    ids = list(groups)
-    n = np.array([len(groups[id].rows) for id in ids], dtype=float)
-    mean = np.array([groups[id].mean for id in ids])
-    known = np.array([groups[id].known for id in ids], dtype=bool)
-    named = np.array([groups[id].name != id for id in ids], dtype=bool)
-    cost = _costs(n, mean)
+def _merge_all(categories: Sequence[Category], n: np.ndarray, mean: np.ndarray) -> list[Merge]:
+    """Join the cheapest pair until no pair may be joined. n: (G,) images of each, mean: (G, D)."""
+    ids = [category.id for category in categories]
+    known = np.array([category.kind == "known" for category in categories], dtype=bool)
+    named = np.array([category.name != category.id for category in categories], dtype=bool)
+    square = ((mean[:, None] - mean[None]) ** 2).sum(axis=2)
+    cost = n[:, None] * n[None] / np.maximum(n[:, None] + n[None], 1) * square
+    np.fill_diagonal(cost, np.inf)
     cost[np.ix_(known, known)] = np.inf
     merges = []
-    while len(ids) > 1 and np.isfinite(cost).any():
+    while np.isfinite(cost).any():
         a, b = (int(i) for i in np.unravel_index(cost.argmin(), cost.shape))
         # a known class stays, then what people have named, then the larger one
         if (known[b], named[b], n[b]) > (known[a], named[a], n[a]):
@@ -228,29 +170,19 @@ def _merge_all(groups: dict[str, _Group]) -> list[Merge]:
     return merges
 
 
-def _costs(n: np.ndarray, mean: np.ndarray) -> np.ndarray:
-    """(G, G) of joining each pair; infinite on the diagonal."""
-    square = ((mean[:, None] - mean[None]) ** 2).sum(axis=2)
-    cost = n[:, None] * n[None] / np.maximum(n[:, None] + n[None], 1) * square
-    np.fill_diagonal(cost, np.inf)
-    return np.asarray(cost)
-
-
-# -- downwards --------------------------------------------------------------------------------------------
-
-
 def _split_all(
-    groups: dict[str, _Group], features: np.ndarray, held: np.ndarray, found: Discovery, used: Set[str]
+    rows: dict[str, np.ndarray], features: np.ndarray, found: Discovery, used: Set[str]
 ) -> list[Split]:
-    """Part the group that gains most until there are twice as many, or none can be parted."""
-    edits = found.facts.edits
+    """Part the category that gains most until there are twice as many, or none can be parted. rows: by id."""
+    edits, note = found.facts.edits, found.images["note"].fillna("")
+    labelled = found.images["label"].fillna("") != ""
+    held = (labelled | note.isin((MOVED_NOTE, CONFIRMED_NOTE))).to_numpy(bool)
     taken = {word for c in found.categories for word in (c.id, c.name)}
     taken |= {*edits.merged, *edits.rejected, *edits.asleep, *used}
-    rows = {id: group.rows for id, group in groups.items()}
-    known = {id for id, group in groups.items() if group.known}
+    known = {category.id for category in found.categories if category.kind == "known"}
     ready = {id: _split_group(features, own, held, id in known) for id, own in rows.items()}
     splits: list[Split] = []
-    for _ in range(len(groups)):
+    for _ in range(len(rows)):
         gains = {id: parted[0] for id, parted in ready.items() if parted is not None}
         if not gains:
             break
@@ -270,15 +202,16 @@ def _split_group(
     """The gain of parting some images in two, and the rows that leave; None where they cannot be parted."""
     if len(rows) < 2 * SMALLEST:
         return None
-    sample = rows[np.linspace(0, len(rows) - 1, min(len(rows), PARTED_FROM_NOTE)).astype(int)]
-    x = unit_float64(np.asarray(features[sample], np.float64))
+    sample = rows[np.linspace(0, len(rows) - 1, min(len(rows), SPLIT_SAMPLE)).astype(int)]
+    x = unit_rows(np.asarray(features[sample], np.float64))
     centres = _two_centres(x - x.mean(axis=0)) + x.mean(axis=0)
-    side = np.concatenate([_assign_nearer(part, centres) for part in _unit_chunks(features, rows)])
+    chunks = placed_chunks(features[rows], np.zeros(len(rows), dtype=int))
+    side = np.concatenate([_assign_nearer(u, centres) for _, u in chunks])
     stay = held[rows]
     leaves = side if (side & stay).sum() <= (~side & stay).sum() else ~side
     if not stay.any():
         leaves = side if side.sum() <= len(side) / 2 else ~side
-    if (leaves & stay).sum() > LEAVE_COST * stay.sum():
+    if (leaves & stay).sum() > MAX_LEAVING * stay.sum():
         return None
     leaves = leaves & ~stay
     n = int(leaves.sum())
@@ -356,16 +289,11 @@ def reachable_counts(tree: Tree) -> str:
 
 def steps_to(tree: Tree, k: int) -> tuple[Sequence[Merge], Sequence[Split]]:
     """What happens on the way to k categories; raises InputError where the tree does not reach so far."""
-    if k < tree.lowest:
-        raise InputError(
-            f"The {tree.k} categories of this run {reachable_counts(tree)}; there cannot be fewer, because "
-            "known classes stay."
-        )
-    if k > tree.highest:
-        raise InputError(
-            f"The {tree.k} categories of this run {reachable_counts(tree)}; for {k} of them run holotype "
-            f"discover again with --k {k}."
-        )
+    if not tree.lowest <= k <= tree.highest:
+        why = "there cannot be fewer, because known classes stay"
+        if k > tree.highest:
+            why = f"for {k} of them run holotype discover again with --k {k}"
+        raise InputError(f"The {tree.k} categories of this run {reachable_counts(tree)}; {why}.")
     return tree.merges[: max(0, tree.k - k)], tree.splits[: max(0, k - tree.k)]
 
 
@@ -381,17 +309,14 @@ def cut_moves(found: Discovery, splits: Sequence[Split], at: str) -> list[Edit]:
 
 def cut_text(step: Merge | Split, names: Mapping[str, str]) -> str:
     """A step as a sentence. names: of categories, by id; parts have none but their id."""
-
-    def name(id: str) -> str:
-        return names.get(id, id)
-
+    source = names.get(step.source, step.source)
     if isinstance(step, Merge):
-        return f"{name(step.source)} joins {name(step.target)}."
-    return f"{len(step.rows):,} images of {name(step.source)} become {step.part}."
+        return f"{source} joins {names.get(step.target, step.target)}."
+    return f"{len(step.rows):,} images of {source} become {step.part}."
 
 
-def preview_cut(tree: Tree, names: Mapping[str, str], shown: int = STEPS_SHOWN) -> list[tuple[int, str]]:
+def preview_cut(tree: Tree, names: Mapping[str, str]) -> list[tuple[int, str]]:
     """(number of categories, what happens on the way there from the number before), from low to high."""
-    fewer = [(tree.k - i - 1, cut_text(step, names)) for i, step in enumerate(tree.merges[:shown])]
-    more = [(tree.k + i + 1, cut_text(step, names)) for i, step in enumerate(tree.splits[:shown])]
+    fewer = [(tree.k - i - 1, cut_text(step, names)) for i, step in enumerate(tree.merges[:STEPS_SHOWN])]
+    more = [(tree.k + i + 1, cut_text(step, names)) for i, step in enumerate(tree.splits[:STEPS_SHOWN])]
     return [*reversed(fewer), *more]

@@ -22,6 +22,21 @@ u: the centred feature at length 1, m_c: the mean of the n_c images of category 
 within categories. T is the temperature at which the labels of images that were held out are likeliest. No hidden label
 plays a part. calibration.py makes probabilities of it, weighing.py gives it a say, and kept_opinion.py is what is left
 of it for images that come later.
+
+The Mahalanobis test of a new image (`Centroids`):
+
+A new image *fits nothing* if it lies further from every centre than 99 % of the images that the categories were made
+of lie from the nearest one. Far is measured in units of the scatter within categories (Mahalanobis),
+
+    d^2 = min_c (u - m_c)^T S^-1 (u - m_c) / (1 + 1 / n_c),
+
+u: the feature at length 1, m_c: the mean of the n_c images of category c, S: the covariance of u - m_c over all
+categories, shrunk towards a multiple of the identity. A step in a direction in which images of one category never
+differ is then a long one, which a cosine does not see. The probability is no help: pictures of noise get high ones
+(docs/place-new-images.md has the numbers, and how this rule was chosen).
+
+A category that no image was in has vanished: what a method puts there goes to the nearest centre instead, and
+never fits.
 """
 
 from __future__ import annotations
@@ -34,6 +49,124 @@ from typing import NamedTuple, Protocol
 import numpy as np
 
 from holotype.data.table import first_frames
+
+FAR_QUANTILE = 0.01
+"""Share of the images at hand that lie further from all centres than the limit."""
+SHRINKAGE = 0.3
+"""Least weight of the identity in S; with few images N of many dimensions D it is D / (N + D)."""
+SMALLEST = 1e-6
+"""Least variance of a direction, for images that are all the same."""
+STEPS = np.linspace(0, 1, 101)
+"""Shares at which the cosines of a category are kept, for the typicality of new images."""
+CHUNK = 8192
+"""Images looked at together: a million of them are never copied at once."""
+
+
+@dataclass
+class Centroids:
+    """K categories in D dimensions; those without an image have n = 0 and a mean of zeros."""
+
+    mean: np.ndarray
+    """(K, D) float32: m_c."""
+    n: np.ndarray
+    """(K,) int64: n_c."""
+    cosine: np.ndarray
+    """(K, 101) float32, rising: quantiles of the cosine of a category's images with its centre."""
+    whiten: np.ndarray
+    """(D, D) float32: W with W W^T = S^-1, so that d is the length of (u - m_c) W."""
+    limit: np.ndarray
+    """() float32: images with a larger d fit nothing; infinite where no category has two images."""
+
+    @classmethod
+    def measure(cls, features: np.ndarray, category: np.ndarray, k: int) -> Centroids:
+        """features (N, D), category (N,) below k; images with -1 or with NaN do not count."""
+        mean, n = category_means(features, category, k)
+        centre, dim = unit_rows(mean), features.shape[1]
+        near, scatter = np.full(len(features), np.nan, dtype=np.float32), np.zeros((dim, dim))
+        for rows, u in placed_chunks(features, category):
+            c = category[rows]
+            near[rows] = (u * centre[c]).sum(axis=1)
+            scatter += (rest := (u - mean[c]).astype(np.float64)).T @ rest
+        cosine = np.zeros((k, len(STEPS)), dtype=np.float32)
+        for present in np.flatnonzero(n):
+            cosine[present] = np.quantile(near[(category == present) & np.isfinite(near)], STEPS)
+        total = int(n.sum())
+        whiten = whitening(scatter / max(total, 1), total).astype(np.float32)
+        found = cls(mean, n, cosine, whiten, np.array(np.inf, dtype=np.float32))
+        chunks = ((u, category[rows]) for rows, u in placed_chunks(features, category))
+        spread = [found.distance(u, c)[n[c] > 1] for u, c in chunks]
+        if sum(len(part) for part in spread):
+            found.limit = np.array(np.quantile(np.concatenate(spread), 1 - FAR_QUANTILE), dtype=np.float32)
+        return found
+
+    def distance(self, u: np.ndarray, part_of: np.ndarray | None = None) -> np.ndarray:
+        """d (N,) of unit features u (N, D). part_of (N,): the category of images that the means were made of."""
+        used = np.flatnonzero(self.n)
+        if not len(used):
+            return np.full(len(u), np.inf, dtype=np.float32)
+        x, m = u @ self.whiten, self.mean[used] @ self.whiten
+        square = np.maximum((x**2).sum(axis=1)[:, None] - 2 * x @ m.T + (m**2).sum(axis=1), 0)
+        n = self.n[used]
+        square /= 1 + 1 / n
+        if part_of is not None:
+            # an image lies nearer to a mean that it is a part of: by 1 - 1/n instead of 1 + 1/n
+            own = np.searchsorted(used, part_of), np.arange(len(u))
+            square[own[1], own[0]] *= ((n + 1) / np.maximum(n - 1, 1))[own[0]]
+        return np.sqrt(square.min(axis=1))
+
+    def judge(self, features: np.ndarray, category: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """category (N,) with vanished ones replaced, typicality (N,) in [0, 1], fits (N,) bool.
+
+        typicality: the share of the category's images that are no nearer to its centre (in cosine) than this one.
+        """
+        u, category, centre = unit_rows(features), category.copy(), unit_rows(self.mean)
+        vanished = self.n[category] == 0
+        if vanished.any() and self.n.any():
+            category[vanished] = np.where(self.n > 0, u[vanished] @ centre.T, -np.inf).argmax(axis=1)
+        near = (u * centre[category]).sum(axis=1)
+        typicality = np.empty(len(near), dtype=np.float32)
+        for c in np.unique(category):
+            own = category == c
+            typicality[own] = np.searchsorted(self.cosine[c], near[own], side="right") / len(STEPS)
+        return category, typicality, (self.distance(u) <= self.limit) & ~vanished
+
+
+def category_means(features: np.ndarray, category: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return the mean unit features m_c (K, D) float32 of the categories, and their numbers of images n_c (K,); images
+    with -1 or with NaN do not count."""
+    total, n = np.zeros((k, features.shape[1])), np.zeros(k, dtype=np.int64)
+    for rows, u in placed_chunks(features, category):
+        np.add.at(total, category[rows], u)
+        n += np.bincount(category[rows], minlength=k)
+    return (total / np.maximum(n, 1)[:, None]).astype(np.float32), n
+
+
+def whitening(covariance: np.ndarray, n: int) -> np.ndarray:
+    """Return W (D, D) with W W^T = S^-1 of the shrunk covariance (D, D) of n images."""
+    dim = len(covariance)
+    weight = max(SHRINKAGE, dim / (n + dim))
+    variance = max(float(np.trace(covariance)) / dim, SMALLEST)
+    shrunk = (1 - weight) * covariance + weight * variance * np.eye(dim)
+    return np.asarray(np.linalg.cholesky(np.linalg.inv(shrunk)))
+
+
+def placed_chunks(features: np.ndarray, category: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """Yield the rows of images that were placed, and their unit features in float32, a chunk at a time."""
+    for first in range(0, len(features), CHUNK):
+        part = np.asarray(features[first : first + CHUNK], dtype=np.float32)
+        inside = np.flatnonzero((category[first : first + CHUNK] >= 0) & finite_rows(part))
+        yield first + inside, unit_rows(part[inside])
+
+
+def finite_rows(features: np.ndarray) -> np.ndarray:
+    """(N,) bool: does the row hold numbers only?"""
+    return np.isfinite(np.sum(features, axis=1, dtype=np.float32))
+
+
+def unit_rows(x: np.ndarray) -> np.ndarray:
+    """Rows at length 1, in float32 or float64; rows of zeros stay."""
+    x = x.astype(np.promote_types(x.dtype, np.float32), copy=False)
+    return np.asarray(x / np.maximum(np.linalg.norm(x, axis=-1, keepdims=True), 1e-12))
 
 
 @dataclass(frozen=True)
@@ -54,8 +187,7 @@ class LinearHead:
 
 def center_rows(embedded: np.ndarray, middle: np.ndarray) -> np.ndarray:
     """(n, D) float64: features less their mean, at length 1."""
-    x = np.asarray(embedded, np.float64) - middle
-    return np.asarray(x / np.maximum(np.linalg.norm(x, axis=1, keepdims=True), 1e-12))
+    return unit_rows(np.asarray(embedded, np.float64) - middle)
 
 
 def softmax(logits: np.ndarray) -> np.ndarray:
@@ -66,23 +198,19 @@ def softmax(logits: np.ndarray) -> np.ndarray:
 
 
 FOLDS = 10
-SHRINKAGE = 0.3
-"""Least weight of the identity in S; with few images N of many dimensions D it is D / (N + D)."""
 FEW_ROWS = 20
 """Labelled images below which T cannot be told; so it is if fewer than two classes have two of them."""
 TRAIN_ROWS, EVALUATE_ROWS = 20_000, 5_000
 """Images that the discriminant learns from, and labelled ones that T is chosen by, at most."""
 TEMPERATURES = (0.2, 100.0)
-NO_LDA = 1e-9
+MIN_WEIGHT_SUM = 1e-9
 """Sum of weights below which a category has not been seen: what differences of sums leave of it."""
 MIN_ROWS = 0.01
 """Least weight of an image in the second opinion."""
-SINGLE_CLASS_WEIGHT = 5
+MIN_LABELLED = 5
 """Labelled images from which they speak for their class alone."""
 FLOOR = 0.1
 """f: what a category without a vote has left."""
-LDA_CHUNK = 8192
-"""Images looked at together: a million of them are never copied at once."""
 
 
 class Scorer(Protocol):
@@ -101,18 +229,14 @@ def can_calibrate(target: np.ndarray) -> bool:
 class LDA(NamedTuple):
     """What one fold was taught by the others."""
 
-    whiten: np.ndarray
-    """(D, D): W."""
-    means: np.ndarray
-    """(K, D): m_c W."""
-    size: np.ndarray
-    """(K,): log n_c, -inf for a category of which it has seen nothing."""
+    slope: np.ndarray
+    """(K, D): S^-1 m_c."""
+    offset: np.ndarray
+    """(K,): log n_c - |m_c W|^2 / 2, -inf for a category of which it has seen nothing."""
 
     def scores(self, u: np.ndarray) -> np.ndarray:
-        """(n, D) -> (n, K): the logits of p(c | x) but for T."""
-        x = u @ self.whiten
-        square = (x**2).sum(axis=1)[:, None] - 2 * x @ self.means.T + (self.means**2).sum(axis=1)
-        return self.size - square / 2
+        """(n, D) -> (n, K): the logits of p(c | x) but for T and for what all categories share."""
+        return np.asarray(u @ self.slope.T + self.offset)
 
 
 class CrossFitLDA:
@@ -152,15 +276,13 @@ class CrossFitLDA:
         """
         asked = self.once(target)
         labels = np.bincount(asked[asked >= 0], minlength=self.k)
-        strangers = (target < 0) & np.append(labels >= SINGLE_CLASS_WEIGHT, False)[self.placed]
+        strangers = (target < 0) & np.append(labels >= MIN_LABELLED, False)[self.placed]
         probability = np.ones(len(self.placed))
         for _ in range(2):
             weight = np.where(strangers, 0.0, np.where(target >= 0, 1.0, sample_weight(probability)))
             self.learn(weight)
             self.heat = self.temperature(self.once(self.placed))
-            if can_calibrate(
-                asked
-            ):  # labels may say that it is less sure than it seems, never that it is surer
+            if can_calibrate(asked):  # labels may say that it is less sure than it seems, never surer
                 self.heat = max(self.heat, self.temperature(asked))
             probability = self.own(np.full(self.k, self.heat))
         return probability
@@ -175,9 +297,7 @@ class CrossFitLDA:
 
     def kept(self) -> LinearHead:
         """For images that come later, taught by all folds."""
-        judge = self.whole.judge()
-        slope = judge.means @ judge.whiten.T / self.heat
-        offset = (judge.size - (judge.means**2).sum(axis=1) / 2) / self.heat
+        slope, offset = (part / self.heat for part in self.whole.judge())
         return LinearHead(*(np.asarray(part, np.float32) for part in (self.middle, slope, offset)))
 
     def unit(self, rows: np.ndarray) -> np.ndarray:
@@ -188,8 +308,8 @@ class CrossFitLDA:
         """Rows and their scores (n, K), in parts."""
         for fold, judge in enumerate(self.judges):
             own = rows[self.fold[rows] == fold]
-            for first in range(0, len(own), LDA_CHUNK):
-                part = own[first : first + LDA_CHUNK]
+            for first in range(0, len(own), CHUNK):
+                part = own[first : first + CHUNK]
                 yield part, judge.scores(self.unit(part))
 
     def temperature(self, of: np.ndarray) -> float:
@@ -273,16 +393,13 @@ class LDAStats(NamedTuple):
         return LDAStats(*sums, self.seen + sign * other.seen)
 
     def judge(self) -> LDA:
-        n = np.where(self.n > NO_LDA, self.n, 0.0)
-        mean = self.total / np.maximum(n, NO_LDA)[:, None] * (n > 0)[:, None]
-        dim, mass = len(self.square), max(float(n.sum()), NO_LDA)
-        covariance = (self.square - (mean * n[:, None]).T @ mean) / mass
-        share = max(SHRINKAGE, dim / (self.seen + dim))
-        variance = max(float(np.trace(covariance)) / dim, 1e-6)
-        shrunk = (1 - share) * covariance + share * variance * np.eye(dim)
-        whiten = np.linalg.cholesky(np.linalg.inv(shrunk))
+        n = np.where(self.n > MIN_WEIGHT_SUM, self.n, 0.0)
+        mean = self.total / np.maximum(n, MIN_WEIGHT_SUM)[:, None] * (n > 0)[:, None]
+        mass = max(float(n.sum()), MIN_WEIGHT_SUM)
+        whiten = whitening((self.square - (mean * n[:, None]).T @ mean) / mass, self.seen)
+        means = mean @ whiten
         with np.errstate(divide="ignore"):
-            return LDA(whiten, mean @ whiten, np.log(n / mass))
+            return LDA(means @ whiten.T, np.log(n / mass) - (means**2).sum(axis=1) / 2)
 
 
 def own_class_share(logits: np.ndarray, own: Sequence[int] | np.ndarray) -> np.ndarray:

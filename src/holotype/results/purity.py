@@ -18,7 +18,7 @@ The interval holds the truth in four categories out of five. docs/confidence.md 
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -69,7 +69,7 @@ PRIOR_WEIGHT = 2.9
 """Images one would have to look at to know as much as the estimate knows."""
 COVERAGE = 0.8
 """Share of the categories whose true purity the interval should hold."""
-UNIFORM_PRIOR, FAIRLY_PURE = 0.9, 0.7
+UNIFORM_PURITY, FAIRLY_PURE = 0.9, 0.7
 """Purity from which a category is called uniform, and fairly uniform; below it is mixed."""
 WANTED_PURITY, SURE_LEVEL = 0.9, 0.95
 """The spot check: how sure one can be that more than this share is right."""
@@ -114,49 +114,24 @@ def purity_text(purity: float) -> str:
     """What a category is called; the words mean the same in every run. "" where nothing is known."""
     if not math.isfinite(purity):
         return ""
-    if purity >= UNIFORM_PRIOR:
+    if purity >= UNIFORM_PURITY:
         return "uniform"
     return "fairly uniform" if purity >= FAIRLY_PURE else "a mixed group"
 
 
-# -- the spot check -----------------------------------------------------------------------------------
-
-
-def sample_size_hint(n: int, wanted: float = WANTED_PURITY, sure: float = SURE_LEVEL) -> int:
-    """How many of n images to look at, drawn blindly: if all are right, one can be `sure` that more than the `wanted`
-    share of the n is. Exact (hypergeometric): 29 of very many, all of nine."""
-    wrong = n - math.floor(wanted * n + 1e-9)
+def sample_size_hint(n: int) -> int:
+    """Return how many of n images to look at, drawn blindly: if all are right, one can be SURE_LEVEL sure that more
+    than the share WANTED_PURITY of the n is. Exact (hypergeometric): 29 of very many, all of nine."""
+    wrong = n - math.floor(WANTED_PURITY * n + 1e-9)
     """Fewest wrong images with which the claim would be false."""
     missed, looked = 1.0, 0
-    while looked < n and missed > 1 - sure:
+    while looked < n and missed > 1 - SURE_LEVEL:
         missed *= (n - wrong - looked) / (n - looked)
         looked += 1
     return looked
 
 
-def lower_bound(n: int, looked: int, wrong: int, sure: float = SURE_LEVEL) -> float:
-    """Share of n images that one can be `sure` is right at least, after `wrong` of `looked` were not. Exact."""
-    if not 0 <= wrong <= looked <= n or not n:
-        return math.nan
-    from scipy.stats import hypergeom
-
-    # of all n, so many are wrong; the chance to find so few falls with it
-    low, high = wrong, n - (looked - wrong)
-    while low < high:
-        middle = (low + high + 1) // 2
-        likely = hypergeom.cdf(wrong, n, middle, looked) > 1 - sure
-        low, high = (middle, high) if likely else (low, middle - 1)
-    return 1 - low / n
-
-
-def draw_check_sample(paths: Iterable[str], n: int, seed: int = 0) -> list[str]:
-    """n of the images, drawn at random: a spot check of the typical ones would say nothing of the others."""
-    every = sorted(paths)
-    rows = np.random.default_rng(seed).permutation(len(every))[:n]
-    return [every[row] for row in rows]
-
-
-def purity_known(category: Category) -> str:
+def purity_sentence(category: Category) -> str:
     """The purity of a category and how to check it, in two sentences; "" where nothing is known."""
     if not math.isfinite(category.purity):
         return ""

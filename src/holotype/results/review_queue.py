@@ -9,14 +9,14 @@ frames of its burst: one answer serves a whole burst.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
-from holotype.results.apply_edits import CONFIRMED_NOTE, MOVED_NOTE, REJECTED_NOTE
 from holotype.results.discovery import Discovery, load, read_features, write_csv
+from holotype.results.edits import CONFIRMED_NOTE, MOVED_NOTE, REJECTED_NOTE
+from holotype.results.lda import unit_rows
 from holotype.utils.atomic import atomic_write
 
 QUEUE_FILE = "queue.csv"
@@ -26,7 +26,7 @@ PER_CATEGORY = 2
 """Questions about doubtful images of one category, at most."""
 SIMILAR = 0.95
 """Cosine from which two images are so alike that one answer serves both."""
-SUREST_SHARE, MIN_GAIN = "surest of a new category", "least sure"
+SUREST, LEAST_SURE = "surest of a new category", "least sure"
 QUEUE_COLUMNS = ("number", "path", "category", "category_id", "probability", "why", "question")
 
 
@@ -44,7 +44,7 @@ class Question:
 
     @property
     def words(self) -> str:
-        if self.why == SUREST_SHARE:
+        if self.why == SUREST:
             return f"What is this? {self.category} is made of images like it."
         return f"Is this {self.category}? If not, what is it?"
 
@@ -57,27 +57,43 @@ def questions(
     features: (N, D) of every image, to leave out what is nearly alike; None = not known.
     most: questions about doubtful images, beside one for each new category without an answer.
     """
-    pool = _Pool(discovery)
-    asked: dict[int, str] = {}
-    for id in pool.unnamed():
-        if (row := pool.surest(id, asked)) is not None:
-            asked[row] = SUREST_SHARE
-    first = len(asked)
-    seen = [_unit(features, row) for row in asked]
+    images, asked = discovery.images, dict[int, str]()
+    id, probability = (images[name].to_numpy() for name in ("category_id", "probability"))
+    note, label = images["note"].fillna(""), images["label"].fillna("")
+    bursts = images["group"].fillna("") if "group" in images else [""] * len(images)
+    group = np.array(bursts, dtype=object)
+    answered = ((label != "") | note.isin((MOVED_NOTE, CONFIRMED_NOTE))).to_numpy(bool)
+    of_answered = (group != "") & np.isin(group, group[answered])
+    known = answered | (note == REJECTED_NOTE).to_numpy(bool) | of_answered
+    name = {category.id: category.name for category in discovery.categories}
+    free = np.isin(id, list(name)) & ~known & np.isfinite(probability.astype(float))
+
+    def in_asked_burst(row: int) -> bool:
+        return group[row] in {group[other] for other in asked} - {""}
+
+    typicality = images["typicality"].fillna(0).to_numpy(float)
+    for category in discovery.categories:
+        if category.kind != "novel" or category.id in id[known]:
+            continue
+        rows = np.flatnonzero(free & (id == category.id))
+        order = rows[np.lexsort((-typicality[rows], -probability[rows]))]
+        if (row := next((int(row) for row in order if not in_asked_burst(row)), None)) is not None:
+            asked[row] = SUREST
+    first, seen = len(asked), [_unit(features, row) for row in asked]
     count: Counter[str] = Counter()
-    for row in pool.least_sure():
+    rows = np.flatnonzero(free)
+    for row in rows[np.argsort(probability[rows], kind="stable")].tolist():
         if len(asked) - first >= most:
             break
-        if row in asked or count[pool.id[row]] >= PER_CATEGORY or pool.same_burst(row, asked):
+        if row in asked or count[id[row]] >= PER_CATEGORY or in_asked_burst(row):
             continue
         unit = _unit(features, row)
         if not any(float(unit @ other) >= SIMILAR for other in seen):
-            asked[row] = MIN_GAIN
+            asked[row] = LEAST_SURE
             seen.append(unit)
-            count[pool.id[row]] += 1
-    name = {category.id: category.name for category in discovery.categories}
+            count[id[row]] += 1
     return [
-        Question(pool.path[row], pool.id[row], name[pool.id[row]], float(pool.probability[row]), why)
+        Question(str(images["path"].iat[row]), id[row], name[id[row]], float(probability[row]), why)
         for row, why in asked.items()
     ]
 
@@ -86,51 +102,7 @@ def _unit(features: np.ndarray | None, row: int) -> np.ndarray:
     """The feature of an image at length 1; zero where it is not known."""
     if features is None:
         return np.zeros(1)
-    feature = np.nan_to_num(np.asarray(features[row], dtype=np.float64))
-    return np.asarray(feature / max(float(np.linalg.norm(feature)), 1e-12))
-
-
-class _Pool:
-    """The images that may be asked about: placed, and nobody has said what they show."""
-
-    def __init__(self, discovery: Discovery) -> None:
-        images = discovery.images
-        self.path = [str(path) for path in images["path"]]
-        self.id = images["category_id"].fillna("").to_numpy(object)
-        self.probability = images["probability"].to_numpy(float)
-        self.typicality = images["typicality"].fillna(0).to_numpy(float)
-        note, label = images["note"].fillna(""), images["label"].fillna("")
-        self.told = ((label != "") | note.isin((MOVED_NOTE, CONFIRMED_NOTE, REJECTED_NOTE))).to_numpy(bool)
-        self.group = images["group"].fillna("").to_numpy(object) if "group" in images.columns else None
-        if self.group is not None:
-            answered = (label != "") | note.isin((MOVED_NOTE, CONFIRMED_NOTE))
-            bursts = set(self.group[answered.to_numpy(bool)]) - {""}
-            self.told = self.told | np.array([group in bursts for group in self.group], dtype=bool)
-        there = [category.id for category in discovery.categories]
-        placed = images["category_id"].isin(there).to_numpy(bool)
-        self.free = placed & ~self.told & np.isfinite(self.probability)
-        self.novel = [category.id for category in discovery.categories if category.kind == "novel"]
-
-    def unnamed(self) -> list[str]:
-        """New categories of which no image has an answer."""
-        answered = set(self.id[self.told])
-        return [id for id in self.novel if id not in answered]
-
-    def same_burst(self, row: int, asked: Iterable[int]) -> bool:
-        """Is it a frame of a burst that is asked about already?"""
-        return self.group is not None and self.group[row] in {self.group[other] for other in asked} - {""}
-
-    def surest(self, id: str, asked: Iterable[int]) -> int | None:
-        """Row of the likeliest image of a category, of equal ones the most typical, and of no burst that is asked about
-        already; None where there is none."""
-        rows = np.flatnonzero(self.free & (self.id == id))
-        order = rows[np.lexsort((-self.typicality[rows], -self.probability[rows]))]
-        return next((int(row) for row in order if not self.same_burst(row, asked)), None)
-
-    def least_sure(self) -> list[int]:
-        """Rows, the least probable first."""
-        rows = np.flatnonzero(self.free)
-        return rows[np.argsort(self.probability[rows], kind="stable")].tolist()
+    return unit_rows(np.nan_to_num(np.asarray(features[row], dtype=np.float64)))
 
 
 def write_queue(folder: Path | str, discovery: Discovery | None = None) -> Path:

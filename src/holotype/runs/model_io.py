@@ -29,8 +29,7 @@ from holotype.data.image_store import ImageStore
 from holotype.errors import InputError
 from holotype.methods import Method, Task, check_code_allowed, find_method
 from holotype.models.backbone import Backbone, load_backbone
-from holotype.results.centroids import Centroids
-from holotype.results.lda import LinearHead
+from holotype.results.lda import Centroids, LinearHead
 from holotype.runs.experiment import Experiment
 from holotype.runs.predict import Predictions, predict_new
 from holotype.training.encoder import Encoder

@@ -31,10 +31,10 @@ from holotype.data.table import Table, burst_units
 from holotype.embeddings.store import embed_table
 from holotype.methods import Method, Prediction
 from holotype.models.backbone import Backbone, state_digest
-from holotype.results.apply_edits import REJECTED_NOTE
 from holotype.results.calibration import CalibratedScores, calibrate, calibration_curve
 from holotype.results.describe import MODEL_NOTE, Description, describe_categories, note_bursts
 from holotype.results.discovery import Category, Discovery, RunFacts, category_name
+from holotype.results.edits import REJECTED_NOTE
 from holotype.results.ensemble import (
     Consensus,
     Training,

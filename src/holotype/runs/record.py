@@ -48,7 +48,7 @@ from holotype.errors import InputError
 from holotype.methods import Prediction
 from holotype.models.backbone import Backbone
 from holotype.models.zoo import licence_terms
-from holotype.results.apply_edits import REJECTED_NOTE
+from holotype.results.edits import REJECTED_NOTE
 from holotype.runs.identity import IDENTITY_SCHEMA, Identity
 from holotype.runs.predict import Predictions
 from holotype.training.divergence import Restart

@@ -21,8 +21,8 @@ from holotype.data.datasets.registry import check_dataset
 from holotype.errors import InputError
 from holotype.methods import Prediction
 from holotype.models.token_cache import CacheViews, TokenCache
-from holotype.results.centroids import Centroids
 from holotype.results.discovery import RunFacts, write_features
+from holotype.results.lda import Centroids
 from holotype.runs.experiment import Experiment, resolve
 from holotype.runs.identity import Identity, identity_of
 from holotype.runs.model_io import save_model

