@@ -81,16 +81,11 @@ def test_write(photos: Path, follow, capsys) -> None:
     for folder in ("sorted", "sorted-copies"):
         assert len(list(Path(folder).rglob("*.png"))) == len(run.images) == 64
     table = load_table(Path("photos"), Path("next.csv"))
-    images = run.images
-    assert dict(zip(table.path, table.label, strict=True)) == dict(
-        zip(images.path, images.label, strict=True)
-    )
+    labels, wanted = (dict(zip(of.path, of.label, strict=True)) for of in (table, run.images))
+    assert labels == wanted
     assert Discovery.load(Path("runs/photos-next")).known == run.known
-    for name, lines in (
-        ("every-image.csv", 65),
-        ("package/observations.csv", 65),
-        ("package/deployments.csv", 4),
-    ):
+    files = {"every-image.csv": 65, "package/observations.csv": 65, "package/deployments.csv": 4}
+    for name, lines in files.items():
         assert len(Path(name).read_text(encoding="utf-8-sig").splitlines()) == lines
     assert len(json.loads(Path("coco.json").read_text())["annotations"]) == 64
     capsys.readouterr()
