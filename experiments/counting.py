@@ -58,7 +58,7 @@ from holotype.data.table import Table
 from holotype.errors import InputError
 from holotype.runs.experiment import resolve
 from holotype.runs.record import PER_CLASS_FILE, Record
-from holotype.runs.resources import ResourceCache, RunData, make_device
+from holotype.runs.resources import ResourceCache, RunData
 from holotype.runs.run import run_experiment
 from holotype.training.encoder import Encoder
 from holotype.training.views import FreshViews, evaluation_features
@@ -209,9 +209,11 @@ def embedded(dataset: str, root: str | None, backbone: str) -> tuple[Table, np.n
     experiment = resolve(
         "kmeans", dataset, overrides={"root": root, "backbone.name": backbone, "progress": False}
     )
-    compute = make_device(experiment)
-    prepared = ResourceCache().get(experiment, compute)
-    source, table = FreshViews(prepared.images, Encoder(prepared.backbone, compute)), prepared.data.table
+    prepared = ResourceCache().get(experiment)
+    source, table = (
+        FreshViews(prepared.images, Encoder(prepared.backbone, prepared.compute)),
+        prepared.data.table,
+    )
     with torch.no_grad():
         return table, evaluation_features(source, torch.arange(len(table))).float().cpu().numpy()
 
