@@ -31,7 +31,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -50,15 +50,15 @@ from harness import (
     write_record,
 )
 from holotype.clustering.class_size import COVERAGE
-from holotype.clustering.estimate_k import estimate_adaptive, pick_k
-from holotype.clustering.k_curve import CountProblem, estimate_by_curve
+from holotype.clustering.estimate_k import estimate_adaptive
+from holotype.clustering.k_curve import CountProblem
 from holotype.data.datasets.registry import load_benchmark
 from holotype.data.gcd_split import gcd_split
 from holotype.data.table import Table
 from holotype.errors import InputError
 from holotype.runs.experiment import resolve
 from holotype.runs.record import PER_CLASS_FILE, Record
-from holotype.runs.resources import ResourceCache, RunData, make_device
+from holotype.runs.resources import ResourceCache, RunData
 from holotype.runs.run import run_experiment
 from holotype.training.encoder import Encoder
 from holotype.training.views import FreshViews, evaluation_features
@@ -82,6 +82,8 @@ class Problem:
     """(n,) of the known classes from 0; -1 = unlabelled."""
     k: int
     tail: bool = False
+    more: dict[str, Any] = field(default_factory=dict)
+    """What else is drawn, for the record."""
 
     @property
     def known(self) -> int:
@@ -133,6 +135,58 @@ def few_known(name: str, truth: np.ndarray, known: int, numbers: Iterable[int]) 
         yield Problem(f"{name} {known} {number}", rows, label.ravel(), len(chosen))
 
 
+def class_halves(classes: Iterable[str]) -> tuple[list[str], list[str]]:
+    """Split classes in two: the first half chooses values, the second confirms them. No class is in both."""
+    names = sorted(set(map(str, classes)))
+    order = np.random.default_rng(2026).permutation(len(names))
+    return [names[i] for i in order[: len(names) // 2]], [names[i] for i in order[len(names) // 2 :]]
+
+
+def mixed_problems(name: str, truth: np.ndarray, half: int, numbers: Iterable[int]) -> Iterator[Problem]:
+    """Collections as strangers have them, one for each number: 6 to 40 classes of one half, 30 to 70 % of them known,
+    5, 10 or 50 % of their images labelled, sizes equal or falling to a tenth, and known classes half as large as new
+    ones, as large, or twice as large."""
+    names = class_halves(truth)[half]
+    for number in numbers:
+        rng = np.random.default_rng([number, half, len(names)])
+        k = int(rng.choice([6, 8, 12, 16, 24, 40]))
+        known = max(3, round(k * float(rng.choice([0.3, 0.5, 0.5, 0.7]))))
+        ratio, times = float(rng.choice([1, 1, 3, 10])), float(rng.choice([0.5, 1, 1, 2]))
+        share, size = float(rng.choice([0.05, 0.1, 0.5])), int(rng.choice([30, 60, 120]))
+        rows, label = [], []
+        for i, one in enumerate(rng.permutation(names)[:k]):
+            of_kind, place = (known, i) if i < known else (k - known, i - known)
+            scale = min(times, 1.0) if i < known else min(1 / times, 1.0)
+            n = size * scale * ratio ** -(place / max(of_kind - 1, 1))
+            own = rng.permutation(np.flatnonzero(truth == one))[: max(3, round(n))]
+            mine = np.full(len(own), -1)
+            if i < known:
+                mine[: max(2, round(share * len(own)))] = i
+            rows.append(own)
+            label.append(mine)
+        drawn = {"share": share, "ratio": ratio, "times": times}
+        yield Problem(f"{name} {number}", np.concatenate(rows), np.concatenate(label), k, ratio > 1, drawn)
+
+
+def mixed_table(records: Sequence[dict[str, Any]]) -> str:
+    """As Markdown: by what was drawn."""
+    lines = [
+        "| collections | backbone | n | off in the mean | bias | range holds truth | its width |",
+        "|---|---|---:|---:|---:|---:|---:|",
+    ]
+    for record in records:
+        every = record["problems"]
+        groups = {"all": every}
+        groups |= {f"{s:.0%} labelled": [p for p in every if p["share"] == s] for s in (0.05, 0.1, 0.5)}
+        for times, words in ((0.5, "half as large as"), (1, "as large as"), (2, "twice as large as")):
+            groups[f"known classes {words} new ones"] = [p for p in every if p["times"] == times]
+        groups["fewer than 40 % known"] = [p for p in every if p["known"] < 0.4 * p["k"]]
+        lines += [
+            f"| {name} | {record['backbone']} | {_summary(some)} |" for name, some in groups.items() if some
+        ]
+    return "\n".join(lines)
+
+
 KEYS = ("command", "hardware", "backbone", "problems")
 Data = tuple[np.ndarray, np.ndarray, np.ndarray]
 """Features (N, D), true classes (N,), labels (N,) with "" = unlabelled."""
@@ -155,19 +209,21 @@ def embedded(dataset: str, root: str | None, backbone: str) -> tuple[Table, np.n
     experiment = resolve(
         "kmeans", dataset, overrides={"root": root, "backbone.name": backbone, "progress": False}
     )
-    compute = make_device(experiment)
-    prepared = ResourceCache().get(experiment, compute)
-    source, table = FreshViews(prepared.images, Encoder(prepared.backbone, compute)), prepared.data.table
+    prepared = ResourceCache().get(experiment)
+    source, table = (
+        FreshViews(prepared.images, Encoder(prepared.backbone, prepared.compute)),
+        prepared.data.table,
+    )
     with torch.no_grad():
         return table, evaluation_features(source, torch.arange(len(table))).float().cpu().numpy()
 
 
-def estimate(features: np.ndarray, problem: Problem, curve: bool) -> dict[str, Any]:
-    """One line of the record. curve: also what the labelled accuracy of k-means says, which takes long."""
+def estimate(features: np.ndarray, problem: Problem) -> dict[str, Any]:
+    """Return one line of the record."""
     x, label = torch.from_numpy(features[problem.rows]), torch.from_numpy(problem.label)
     started = time.monotonic()
     found = estimate_adaptive(CountProblem(x, label, problem.known))
-    line = {
+    return {
         "name": problem.name,
         "images": len(x),
         "labelled": int((label >= 0).sum()),
@@ -176,27 +232,23 @@ def estimate(features: np.ndarray, problem: Problem, curve: bool) -> dict[str, A
         "tail": problem.tail,
         "by": found.by,
         "seconds": round(time.monotonic() - started, 2),
-        "estimate": pick_k(found),
+        "estimate": found.best,
         "low": found.low,
         "high": found.high,
+        **problem.more,
     }
-    if curve:
-        of_curve = estimate_by_curve(CountProblem(x, label, problem.known))
-        line |= {"curve": of_curve.best, "curve_low": of_curve.low, "curve_high": of_curve.high}
-    return line
 
 
 def tables(records: Sequence[dict[str, Any]]) -> str:
     """Whole data sets one by one, random problems in the mean."""
     lines = [
-        "| data set | backbone | known | true | estimate | range | curve of k-means |",
+        "| data set | backbone | known | true | estimate | range |",
         "|---|---|---:|---:|---:|---:|---:|",
     ]
     for record in records:
         for one in (one for one in record["problems"] if " " not in one["name"]):
             ends = f"{one['low']} to {one['high']}"
-            curve = f"{one['curve']} ({one['curve_low']} to {one['curve_high']})" if "curve" in one else ""
-            cells = (one["name"], record["backbone"], one["known"], one["k"], one["estimate"], ends, curve)
+            cells = (one["name"], record["backbone"], one["known"], one["k"], one["estimate"], ends)
             lines.append(f"| {' | '.join(map(str, cells))} |")
     lines += [
         "",
@@ -335,15 +387,21 @@ def main(words: Sequence[str] | None = None) -> int:
         "--problems", type=int, default=20, help="random problems of each data set of 20 classes or more"
     )
     parser.add_argument("--few", action="store_true", help="problems with one to five known classes instead")
+    parser.add_argument(
+        "--mixed", action="store_true", help="collections of the confirming half of the classes"
+    )
+    parser.add_argument(
+        "--half", type=int, default=1, choices=(0, 1), help="with --mixed: 0 for the half that chose"
+    )
     parser.add_argument("--first", type=int, default=0, help="number of the first random problem")
-    parser.add_argument("--curve", action="store_true", help="the curve of k-means for whole data sets too")
     parser.add_argument(
         "--table", type=Path, nargs="+", metavar="FILE", help="print the tables of such files"
     )
     given = parser.parse_args(words)
     if given.table:
         found = [read_record(path, KEYS, "counting.py") for path in given.table]
-        print("\n\n".join(few_table(one["problems"]) for one in found) if given.few else tables(found))
+        few_tables = "\n\n".join(few_table(one["problems"]) for one in found if given.few)
+        print(mixed_table(found) if given.mixed else few_tables or tables(found))
         return 0
     if given.out is None:
         raise InputError("Name the record to write with --out FILE.json or FILE.jsonl#NAME.")
@@ -361,8 +419,11 @@ def main(words: Sequence[str] | None = None) -> int:
         features, truth, label = load(dataset, given.root, given.backbone, given.features)
         drawn = given.problems if len(set(truth)) >= 20 else 0
         numbers = range(given.first, given.first + drawn)
-        for problem in (whole(dataset, truth, label), *random_problems(dataset, truth, numbers)):
-            record["problems"].append(estimate(features, problem, given.curve and problem.name == dataset))
+        problems = [whole(dataset, truth, label), *random_problems(dataset, truth, numbers)]
+        if given.mixed:
+            problems = list(mixed_problems(dataset, truth, given.half, numbers))
+        for problem in problems:
+            record["problems"].append(estimate(features, problem))
             print(json.dumps(record["problems"][-1]), flush=True)
     write_record(given.out, record)
     return 0
@@ -402,7 +463,7 @@ def few(given: argparse.Namespace) -> list[dict[str, Any]]:
         features, truth, _ = load(dataset, given.root, "embedded", given.features)
         for known in KNOWN:
             drawn = few_known(dataset, truth, known, range(given.first, given.first + given.problems))
-            problems += [estimate(features, problem, curve=False) for problem in drawn]
+            problems += [estimate(features, problem) for problem in drawn]
     return problems
 
 

@@ -73,7 +73,7 @@ from harness import (
     script_parser,
     write_record,
 )
-from holotype.clustering.estimate_k import estimate_table, pick_k
+from holotype.clustering.estimate_k import estimate_table
 from holotype.clustering.metrics import clustering_accuracy
 from holotype.config.schema import BackboneConfig
 from holotype.discovery.training_plan import plan_training, train_side_by_side
@@ -126,7 +126,7 @@ def measure(
 def counted(of: Collection, embedded: np.ndarray, device: str) -> Collection:
     """The collection with as many categories as a discovery would train."""
     table = dataclasses.replace(of.table, truth=None)
-    return dataclasses.replace(of, k=pick_k(estimate_table(table, embedded, device)))
+    return dataclasses.replace(of, k=estimate_table(table, embedded, device).best)
 
 
 def embed(of: Collection, backbone: Backbone, device: str, work: Path) -> np.ndarray:

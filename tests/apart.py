@@ -19,8 +19,7 @@ import pytest
 
 PLACE = "HOLOTYPE_TEST_REPORTS"
 """Set in the process of such a file: where it writes how its tests went, a line of JSON for each step of each."""
-SECONDS = 500
-"""That the tests of a file may take together; a single test has 600 (pyproject.toml)."""
+SECONDS = 500  # that the tests of a file may take together; a single test has 600 (pyproject.toml)
 
 
 class Writing:
@@ -71,14 +70,9 @@ def run_apart(session: pytest.Session, file: Path) -> tuple[dict[str, list[pytes
         place, out = Path(folder) / "reports", Path(folder) / "out"
         place.touch()
         with out.open("wb") as stream, contextlib.suppress(subprocess.TimeoutExpired):
-            subprocess.run(
-                words,
-                cwd=session.config.rootpath,
-                env=environment() | {PLACE: str(place)},
-                stdout=stream,
-                stderr=subprocess.STDOUT,
-                timeout=SECONDS,
-            )
+            env = environment() | {PLACE: str(place)}
+            how = {"cwd": session.config.rootpath, "env": env, "timeout": SECONDS}
+            subprocess.run(words, stdout=stream, stderr=subprocess.STDOUT, **how)
         lines = place.read_text(encoding="utf-8").splitlines()
         said = out.read_text(encoding="utf-8", errors="replace")
     found: dict[str, list[pytest.TestReport]] = {}

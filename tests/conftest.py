@@ -28,8 +28,14 @@ settings.load_profile("holotype")
 
 COLOURS = {"red": (200, 40, 40), "green": (40, 180, 60), "blue": (40, 60, 200), "yellow": (220, 200, 40)}
 KNOWN = ("green", "red")
-EACH = 16
-"""Images of a class; half of those of a known class are labelled."""
+EACH = 16  # images of a class; half of those of a known class are labelled
+
+
+LONGEST = """utils/test_processes examples/test_notebooks studio/test_journey test_torture cli/test_every_method
+training/test_loop clustering/test_estimate_k training/test_processes report/test_browser discovery/test_year docs/test_pages
+report/test_browser_keyboard cli/test_devices discovery/test_plan benchmarks/test_speed report/test_browser_edits
+models/test_hub discovery/test_pipeline data/test_storage runs/test_settings training/test_every_method"""
+"""Files of tests, longest first; one that is not here takes fewer than ten seconds."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -42,9 +48,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
     register(config)
     use_memory(config)
-    config.option.loadscopereorder = (
-        False  # files are handed out in the order below, not by their numbers of tests
-    )
+    config.option.loadscopereorder = False  # files are handed out in the order below, not by numbers of tests
 
 
 def use_memory(config: pytest.Config) -> None:
@@ -58,11 +62,11 @@ def use_memory(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    from .long_files import turn
-
-    seed = config.getoption("shuffle")
+    """The files that take longest begin, so that no process is left alone with one in the end."""
+    seed, here = config.getoption("shuffle"), Path(__file__).parent
     if seed is None:
-        items.sort(key=lambda item: turn(item.path))
+        turn = {here / f"{name}.py": number for number, name in enumerate(LONGEST.split())}
+        items.sort(key=lambda item: turn.get(item.path, len(turn)))
     else:
         random.Random(seed).shuffle(items)
 
@@ -102,104 +106,77 @@ def heeded_signals() -> None:
 
 
 @pytest.fixture(scope="session", autouse=True)
-def narrow_heads() -> Iterator[int]:
-    """Small heads, in this process: for the whole session, since fixtures of a session come before those of a file.
+def small_sizes() -> Iterator[tuple[int, int]]:
+    """Small heads, maps by principal components (t-SNE takes a fifth of a discovery), and one pass where a network's
+    speed is measured, in this process: for the whole session, since its fixtures come before those of a file.
 
-    Gives the width of the published ones.
+    Gives the published width of heads, and how many images t-SNE needs.
     """
-    from holotype.models import heads
+    from holotype.models import heads, zoo
+    from holotype.report import projection
 
     from .narrow import HIDDEN
 
-    published = heads.HIDDEN
+    published = heads.HIDDEN, projection.FEW_IMAGES
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(heads, "HIDDEN", HIDDEN)
-        yield published
-
-
-@pytest.fixture(scope="session", autouse=True)
-def plain_maps() -> Iterator[int]:
-    """Maps by principal components, as of a handful of images, in this process: t-SNE takes a fifth of a discovery.
-
-    Gives how many images t-SNE needs otherwise.
-    """
-    from holotype.report import projection
-
-    published = projection.FEW_IMAGES
-    with pytest.MonkeyPatch.context() as patch:
         patch.setattr(projection, "FEW_IMAGES", 1_000_000)
-        yield published
-
-
-@pytest.fixture(scope="session", autouse=True)
-def short_measurements() -> Iterator[None]:
-    """One pass where a network's speed is measured, as every discovery does: nobody reads the time here."""
-    from holotype.models import zoo
-
-    with pytest.MonkeyPatch.context() as patch:
         patch.setattr(zoo, "ENOUGH_SECONDS", 0.0)
         patch.setattr(zoo, "MIN_PASSES", 1)
-        yield
+        yield published
 
 
 @pytest.fixture(scope="module", autouse=True)
-def published_heads(request: pytest.FixtureRequest, narrow_heads: int) -> Iterator[None]:
-    """The published heads, for a file of tests that says PUBLISHED_HEADS = True.
+def published_sizes(request: pytest.FixtureRequest, small_sizes: tuple[int, int]) -> Iterator[None]:
+    """Those of a file of tests that says PUBLISHED_HEADS = True or PUBLISHED_MAPS = True.
 
     It needs them for known answers, or because a command that it starts reads what is trained here.
     """
     from holotype.models import heads
-
-    with pytest.MonkeyPatch.context() as patch:
-        if getattr(request.module, "PUBLISHED_HEADS", False):
-            patch.setattr(heads, "HIDDEN", narrow_heads)
-        yield
-
-
-@pytest.fixture(scope="module", autouse=True)
-def published_maps(request: pytest.FixtureRequest, plain_maps: int) -> Iterator[None]:
-    """The published maps, for a file of tests that says PUBLISHED_MAPS = True, since it looks at them."""
     from holotype.report import projection
 
     with pytest.MonkeyPatch.context() as patch:
+        if getattr(request.module, "PUBLISHED_HEADS", False):
+            patch.setattr(heads, "HIDDEN", small_sizes[0])
         if getattr(request.module, "PUBLISHED_MAPS", False):
-            patch.setattr(projection, "FEW_IMAGES", plain_maps)
+            patch.setattr(projection, "FEW_IMAGES", small_sizes[1])
         yield
 
 
-@pytest.fixture(scope="session")
-def tiny_backbone_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A vision transformer of two blocks and 0.1 M random weights at 32 pixels, as a local file."""
+def write_backbone(path: Path) -> Path:
+    """A vision transformer of two blocks and 0.1 M random weights at 32 pixels."""
     import torch
     from safetensors.torch import save_file
 
-    from holotype.models.zoo import patch_torchvision
-
-    patch_torchvision()
-    import timm
+    from holotype.models.zoo import import_timm
 
     settings = {"depth": 2}
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(3)
-        state = timm.create_model("test_vit", img_size=32, num_classes=0, **settings).state_dict()
-    path = tmp_path_factory.mktemp("backbone") / "tiny.safetensors"
-    told = {"timm": "test_vit", "image_size": "32", "settings": json.dumps(settings)}
-    save_file(state, path, metadata=told)
+        state = import_timm().create_model("test_vit", img_size=32, num_classes=0, **settings).state_dict()
+    save_file(
+        state, path, metadata={"timm": "test_vit", "image_size": "32", "settings": json.dumps(settings)}
+    )
     return path
 
 
-def draw_squares(root: Path) -> list[tuple[str, str, str]]:
+@pytest.fixture(scope="session")
+def tiny_backbone_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_backbone(tmp_path_factory.mktemp("backbone") / "tiny.safetensors")
+
+
+def draw_squares(root: Path, each: int = EACH, side: int = 40) -> list[tuple[str, str, str]]:
     """Four classes of coloured squares, red and green known; returns (path, label, truth) of each image.
 
     root/red and root/green hold the labelled images, root/unlabelled the others.
     """
     noise, rows = np.random.default_rng(0), []
     for name, colour in COLOURS.items():
-        for number in range(EACH):
-            labelled = name in KNOWN and number < EACH // 2
+        for number in range(each):
+            labelled = name in KNOWN and number < each // 2
             path = root / (name if labelled else "unlabelled") / f"{name}-{number:02d}.png"
             path.parent.mkdir(parents=True, exist_ok=True)
-            pixels = np.clip(np.array(colour) + noise.integers(-30, 30, (40, 40, 3)), 0, 255)
+            pixels = np.clip(np.array(colour) + noise.integers(-30, 30, (side, side, 3)), 0, 255)
             Image.fromarray(pixels.astype(np.uint8)).save(path)
             rows.append((str(path.relative_to(root)), name if labelled else "", name))
     return rows

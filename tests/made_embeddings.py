@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,23 +15,11 @@ from holotype.utils.serialization import dump_json, write_parquet
 
 
 def write_embeddings(
-    folder: Path,
-    path: Sequence[str],
-    feature: np.ndarray,
-    *,
-    each: int = 50,
-    problem: Mapping[int, str] | None = None,
-    **facts: Any,
+    folder: Path, path: Sequence[str], feature: np.ndarray, *, each: int = 50, problem=None, **facts: Any
 ) -> Path:
     """path: (N,) as seen from the root. feature: (N, D). problem: row to why it could not be read."""
-    told = {
-        "format": EMBEDDINGS_FORMAT,
-        "backbone": "made",
-        "backbone_digest": "d",
-        "image_size": 8,
-        "dim": feature.shape[1],
-    }
-    told |= {"n": len(path), "root": str(folder.parent), **facts}
+    told = {"format": EMBEDDINGS_FORMAT, "backbone": "made", "backbone_digest": "d", "image_size": 8}
+    told |= {"dim": feature.shape[1], "n": len(path), "root": str(folder.parent), **facts}
     write_text(folder / "manifest.json", dump_json(told))
     for number, first in enumerate(range(0, len(path), each)):
         rows = range(first, min(first + each, len(path)))

@@ -73,10 +73,10 @@ def add_run(
     old: float,
     new: float,
     *,
-    study: str = "parts",
-    dataset: str = "cub",
-    changes: Mapping[str, Any] | None = None,
-    **made: Any,
+    study="parts",
+    dataset="cub",
+    changes=None,
+    **made,
 ) -> Record:
     """The record of a row of a study that is written, with what `changes` says otherwise of its identity."""
     plan = read_study(top / "experiments" / f"{study}.yaml")

@@ -16,10 +16,8 @@ class WriteSlice:
 
     folder: str
     seconds: float = 0.0
-    fails: tuple[int, ...] = ()
-    """Slices that raise."""
-    falls: tuple[int, ...] = ()
-    """Slices over which their process dies, each time."""
+    fails: tuple[int, ...] = ()  # slices that raise
+    falls: tuple[int, ...] = ()  # slices over which their process dies, each time
 
     def ready(self) -> None:
         if not Path(self.folder).is_dir():

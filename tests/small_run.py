@@ -38,7 +38,7 @@ def train_small(
     method: str = "rpc",
     k: int = 4,
     epochs: int = 8,
-    opinion: bool = False,
+    opinion=False,
 ) -> tuple[Run, np.ndarray, np.ndarray]:
     """Train and finish; returns the run, its features (N, D) and the category (N,) that it says of each image.
 

@@ -16,19 +16,8 @@ SOURCES = {
     file.relative_to(PACKAGE): file.read_text(encoding="utf-8") for file in sorted(PACKAGE.rglob("*.py"))
 }
 LADDER = (
-    *(
-        "errors",
-        "config",
-        "utils",
-        "data",
-        "losses",
-        "models",
-        "clustering",
-        "methods",
-        "training",
-        "embeddings",
-    ),
-    *("results", "runs", "report", "export", "discovery", "studio", "cli"),
+    *("errors", "config", "utils", "data", "losses", "models", "clustering", "methods", "training"),
+    *("embeddings", "results", "runs", "report", "export", "discovery", "studio", "cli"),
 )
 """From the ground up. The root's own modules stand on top: they hand out what lies below."""
 ROOT = {"__init__", "__main__", "errors"}
@@ -107,9 +96,7 @@ for number, data in enumerate(sys.argv[1:3]):
 """
 
 
-def test_nothing_heavy_is_imported_before_the_first_step(
-    squares_folder: Path, tiny_flags, tmp_path: Path
-) -> None:
+def test_nothing_heavy_is_imported_before_the_first_step(squares_folder, tiny_flags, tmp_path) -> None:
     """Neither of a file nor of a folder."""
     words = [squares_folder / "squares.csv", squares_folder, tmp_path, *tiny_flags]
     command = [sys.executable, "-c", CHILD, *map(str, words)]

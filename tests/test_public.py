@@ -45,9 +45,7 @@ def test_names_that_users_were_promised():
     words = """Discoverer Discovery Category METHODS Method Table Task Batch Stage Views InputError Experiment
         default_experiment resolve train bench Record run_experiment discover load load_table __version__"""
     assert set(words.split()) <= set(holotype.__all__)
-    folder = Path(
-        holotype.__file__
-    ).parent  # a module of the same name would hide the function once it is imported
+    folder = Path(holotype.__file__).parent  # a module of the same name would hide the function
     assert not {path.stem for path in folder.iterdir() if path.name != "__pycache__"} & set(holotype.__all__)
 
 

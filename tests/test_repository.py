@@ -18,7 +18,7 @@ import numpy as np
 import pytest
 
 from holotype.report.build import SCRIPTS
-from tests.long_files import SECONDS, TESTS, turn
+from tests.conftest import LONGEST
 
 TOP = Path(__file__).resolve().parent.parent
 PACKAGE = TOP / "src" / "holotype"
@@ -26,8 +26,7 @@ STUDIES = TOP / "experiments"
 
 SAMPLE = "src/holotype/data/sample/fashion_mnist_1000.npz"
 WEIGHTS = "src/holotype/models/weights/vit_tiny_patch16_128.safetensors"
-LARGE = {SAMPLE, WEIGHTS}
-"""Files that may exceed MAX_BYTES."""
+LARGE = {SAMPLE, WEIGHTS}  # files that may exceed MAX_BYTES
 MAX_BYTES = 300_000
 SCREENS = {"docs/report-light.png", "docs/report-phone.png", "docs/studio.png"}
 """The report and the studio of the demo, which shows the embedded sample."""
@@ -35,8 +34,7 @@ IMAGES = {SAMPLE, *SCREENS}
 """Files that may hold pictures. Pictures of other data sets have terms of their own: none is shipped."""
 SYNTHETIC = {"tests/parity/transform_subset.npz"}
 """Arrays of pixels that no camera saw: gradients, chequers and noise."""
-BINARY = (SAMPLE, WEIGHTS, *SCREENS, "tests/parity/*.npz")
-"""Files that need not be text."""
+BINARY = (SAMPLE, WEIGHTS, *SCREENS, "tests/parity/*.npz")  # files that need not be text
 
 IMAGE_ENDINGS = {".bmp", ".gif", ".jpeg", ".jpg", ".pgm", ".png", ".ppm", ".tif", ".tiff", ".webp", ".ico"}
 IMAGE_STARTS = (b"\x89PNG\r\n\x1a\n", b"\xff\xd8\xff", b"GIF87a", b"GIF89a", b"II*\x00", b"MM\x00*")
@@ -61,19 +59,10 @@ standing known wanted seen shown"""
 """What a module may not be called."""
 
 SHIPPED = (
-    "py.typed",
-    "runs/published.json",
-    "data/sample/fashion_mnist_1000.npz",
-    "data/sample/NOTICE.md",
-    "models/recommended.json",
-    "models/speeds.json",
-    "models/weights/vit_tiny_patch16_128.safetensors",
-    "models/weights/MODEL_CARD.md",
-    "models/weights/NOTICE.md",
-    "report/template.html",
-    "report/report.css",
-    "report/print.css",
-    *(f"report/{name}" for name in SCRIPTS),
+    *("py.typed", "runs/published.json", "data/sample/fashion_mnist_1000.npz", "data/sample/NOTICE.md"),
+    *("models/recommended.json", "models/speeds.json", "models/weights/vit_tiny_patch16_128.safetensors"),
+    *("models/weights/MODEL_CARD.md", "models/weights/NOTICE.md"),
+    *(f"report/{name}" for name in ("template.html", "report.css", "print.css", *SCRIPTS)),
 )
 
 
@@ -90,9 +79,6 @@ def files() -> list[str]:
     found = sorted({name for name in listed.stdout.split("\0") if name and (TOP / name).is_file()})
     assert "pyproject.toml" in found
     return found
-
-
-# -- what may lie in it -------------------------------------------------------------------------------
 
 
 def test_large_files_are_on_the_list(files: list[str]) -> None:
@@ -131,15 +117,6 @@ def is_pixels(array: np.ndarray) -> bool:
     return array.dtype == np.uint8 and (stack or is_picture("", array.tobytes()))
 
 
-@pytest.mark.parametrize("kind", ["PNG", "JPEG", "WEBP", "GIF", "TIFF", "BMP"])
-def test_pictures_are_recognised_without_their_ending(kind: str, tmp_path: Path) -> None:
-    from PIL import Image
-
-    Image.new("RGB", (5, 4), (9, 99, 199)).save(tmp_path / "picture", format=kind)
-    assert is_picture("notes.txt", (tmp_path / "picture").read_bytes())
-    assert not is_picture("notes.txt", b"BM is how this text begins.")
-
-
 def test_whatever_is_not_text_is_on_the_list(files: list[str]) -> None:
     binary = {name for name in files if read_text(name) is None}
     assert {name for name in binary if not any(fnmatch(name, pattern) for pattern in BINARY)} == set()
@@ -154,9 +131,6 @@ def read_text(name: str) -> str | None:
         return None
 
 
-# -- what its text may say ----------------------------------------------------------------------------
-
-
 def test_text_names_nobodys_machine(files: list[str]) -> None:
     found = []
     for name in files:
@@ -169,28 +143,15 @@ def test_text_names_nobodys_machine(files: list[str]) -> None:
 
 def test_forbidden_words_are_recognised() -> None:
     path, folder, index, host, address = FORBIDDEN.values()
-    slash, at = "/", "@"
-    for pattern, text in (
-        (path, f"cd {slash}home{slash}me"),
-        (path, f"'{slash}work{slash}x'"),
-        (folder, f"see ..{slash}shared{slash}data"),
-        (index, "pip install --index" + "-url x"),
-        (host, "http://pypi.site" + ".internal/simple"),
-        (host, f"https://me:secret{at}example.org/"),
-        (address, "HOST=10.1" + ".2.3"),
+    slash = "/"
+    for pattern, text, other in (
+        (path, f"cd {slash}home{slash}me", f"framework{slash} and homework{slash}root{slash}x"),
+        (folder, f"see ..{slash}shared{slash}data", "shared by all"),
+        (index, "pip install --index" + "-url x", "an index"),
+        (host, "http://pypi.site" + ".internal/simple", "https://github.com/zalandoresearch/fashion-mnist"),
+        (address, "HOST=10.1" + ".2.3", "nvidia-curand==10.4" + ".0.35"),
     ):
-        assert pattern.search(text), text
-    for pattern, text in (
-        (path, f"framework{slash} and homework{slash}root{slash}x"),
-        (folder, "shared by all"),
-        (host, "https://github.com/zalandoresearch/fashion-mnist"),
-        (address, "torch 2.13.0, All 10.1"),
-        (address, "nvidia-curand==10.4" + ".0.35"),
-    ):
-        assert not pattern.search(text), text
-
-
-# -- rules of size, of names and of place ---------------------------------------------------------------
+        assert (bool(pattern.search(text)), bool(pattern.search(other))) == (True, False), text
 
 
 def python_files(*folders: str) -> dict[str, ast.Module]:
@@ -234,6 +195,10 @@ def test_one_name_one_meaning() -> None:
     assert {name: files for name, files in homes.items() if len(files) > 1} == {}
 
 
+def test_the_longest_test_files_are_there() -> None:
+    assert [name for name in LONGEST.split() if not (TOP / "tests" / f"{name}.py").is_file()] == []
+
+
 def test_the_repository_stays_small(files: list[str]) -> None:
     assert len(files) <= MAX_FILES
     documents = [name for name in files if name.endswith(".md")]
@@ -244,14 +209,6 @@ def test_the_repository_stays_small(files: list[str]) -> None:
     records = list((STUDIES / "results").iterdir())
     assert len(records) <= 60
     assert sum(path.stat().st_size for path in records) <= 3_000_000
-
-
-def test_the_longest_test_files_are_there() -> None:
-    assert [name for name in SECONDS if not (TESTS / name).is_file()] == []
-    assert turn(TESTS / next(iter(SECONDS))) < turn(TESTS / "test_package.py")
-
-
-# -- what is shipped ----------------------------------------------------------------------------------
 
 
 def test_the_package_holds_what_it_needs(files: list[str]) -> None:

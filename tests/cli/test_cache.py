@@ -14,8 +14,7 @@ from holotype.models.token_cache import cache_file, read_tokens, save_tokens
 
 from .conftest import assert_sentence
 
-SIZE, BYTES = (6, 20), 268
-"""Of a file: tokens of 16 bits, and what they are checked by."""
+SIZE, BYTES = (6, 20), 268  # of a file: tokens of 16 bits, and what they are checked by
 
 
 @pytest.fixture

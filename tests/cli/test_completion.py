@@ -20,21 +20,13 @@ def test_names_and_values_are_offered_where_they_can_stand() -> None:
     methods, datasets = tuple(METHODS), tuple(BENCHMARKS)
     assert list(entries) == list(COMMANDS)
     assert all({"--help", *FLAGS} <= entry.flags.keys() for entry in entries.values())
-    assert {name: entries[name].places for name in ("train", "methods", "data", "embed", "discover")} == {
-        "train": [methods, datasets],
-        "methods": [methods],
-        "data": [("list", "check"), datasets],
-        "embed": [datasets],
-        "discover": [()],
-    }
+    places = {name: entries[name].places for name in ("train", "data", "discover")}
+    assert places == {"train": [methods, datasets], "data": [("list", "check"), datasets], "discover": [()]}
     train = entries["train"].flags
     assert set(train["--preset"].choices) >= {"default", "as_run", "light"}
-    assert train["--store"].choices == ("auto", "device", "host", "disk")
     assert train["--progress"].choices == ("true", "false")
-    assert "embedded" in train["--backbone.name"].choices
     assert (train["--train.epochs"].valued, train["--train.epochs"].choices) == (True, ())
     assert not train["--print-config"].valued
-    assert entries["discover"].flags["--method"].choices == methods
     assert entries["bench"].flags["--datasets"].choices == datasets
     assert list(literal_values(Annotated[Literal["a", "b"], "rule"] | None)) == ["a", "b"]
     assert list(literal_values(int | bool)) == ["true", "false"]
@@ -53,8 +45,6 @@ def test_from_the_command_to_the_shell(holotype, shell: str) -> None:
     done = subprocess.run([shell, "-n"], input=outcome.out, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")
 
-
-# -- in a shell ---------------------------------------------------------------------------------------
 
 TRAIN = {
     "--device": CompletionFlag("where: it's up to you", True, ("auto", "cpu", "cuda")),
@@ -88,20 +78,15 @@ def completed(script: str, *words: str) -> list[str]:
     ("words", "offered"),
     [
         ("", ["train", "write-all", "--help", "--version"]),
-        ("tr", ["train"]),
         ("train ", ["rpc", "simgcd"]),
-        ("train s", ["simgcd"]),
         ("train rpc c", ["cub"]),
         ("train rpc cub ", []),  # files
         ("train --", ["--device", "--root", "--quiet"]),
         ("train rpc --device c", ["cpu", "cuda"]),
         ("train rpc --device = cu", ["cuda"]),
         ("train rpc --device =", ["auto", "cpu", "cuda"]),
-        ("train --device cpu --quiet s", ["simgcd"]),
         ("train --root cub rpc s", ["scars"]),
-        ("train --root ", []),
         ("--quiet tr", ["train"]),
-        ("write-all --", ["--quiet"]),
         ("nothing ", []),
     ],
 )

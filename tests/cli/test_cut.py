@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import numpy as np
 import pytest
 
 from holotype.report.build import read_data
-from holotype.results.discovery import Discovery, read_features, write_features
-from small_run import train_small
+from holotype.results.discovery import Discovery, write_features
 from tests.discovery.made_round import edits_file
 from tests.results.test_hierarchy import collection
 
@@ -84,17 +82,3 @@ def test_what_cannot_be_is_one_sentence(cut, made_run, tmp_path) -> None:
     assert_sentence(cut("--k", 1), "can be cut at 2 to")
     assert_sentence(cut("--k", 4, "--out", made_run), "holds a run")
     assert_sentence(cut(of=tmp_path / "nowhere"), "There is no folder")
-
-
-def test_features_that_were_deleted_are_made_again(
-    holotype, cut, tmp_path, squares_folder, tiny_backbone_file
-) -> None:
-    """Also after a report, which needs them for its first map alone."""
-    run = tmp_path / "trained"
-    train_small(run, squares_folder, tiny_backbone_file, epochs=1)
-    assert holotype("report", run, "--no-progress").code == 0
-    before = read_features(run, 64)
-    (run / "features.npy").unlink()
-    (run / "tree.json").unlink()
-    assert "they can be cut at" in cut(of=run).out
-    assert np.allclose(read_features(run, 64), before, equal_nan=True)

@@ -6,7 +6,10 @@ import sys
 import pandas as pd
 import pytest
 
-PUBLISHED_HEADS = True  # as in the processes that are started here
+NARROW = (
+    "import sys; from tests.narrow import narrow; narrow(); from holotype.cli import main; sys.exit(main())"
+)
+"""What is started: `holotype` with heads as small as here."""
 
 
 @pytest.fixture
@@ -20,7 +23,7 @@ def test_two_processes_place_every_image_as_one_does(words, holotype, tmp_path):
     """--devices starts them as torchrun does."""
     alone = holotype(*words, "--devices", "1", "--out", tmp_path / "alone")
     assert alone.code == 0, alone.err
-    command = [sys.executable, "-m", "holotype", *words, "--devices", "2", "--out", str(tmp_path / "both")]
+    command = [sys.executable, "-c", NARROW, *words, "--devices", "2", "--out", str(tmp_path / "both")]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert done.stdout.count("All") == alone.out.count("All") == 1  # one process speaks

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import re
 import shlex
 import shutil
@@ -15,7 +14,6 @@ import pytest
 from PIL import Image
 
 from holotype.cli.embed import source_label
-from holotype.cli.estimate_k import curve_lines
 from holotype.clustering.k_curve import CountEstimate, CountPoint
 
 from .conftest import assert_sentence
@@ -37,18 +35,6 @@ def test_folders_of_like_names_are_two_collections(tmp_path: Path, monkeypatch) 
     monkeypatch.chdir(tmp_path / "2024.05")
     found = [source_label(name) for name in (".", "../2024.06/", "../squares.csv", "cub")]
     assert found == ["2024.05", "2024.06", "squares", "cub"]
-
-
-def test_range_curve_and_file(holotype, squares_folder: Path, words, tmp_path: Path) -> None:
-    outcome = holotype("estimate-k", squares_folder, *words, "--out", tmp_path)
-    assert outcome.code == 0, outcome.err
-    content = json.loads((tmp_path / "count.json").read_text())
-    found = CountEstimate.from_dict(content)
-    assert 2 <= found.low <= found.best <= found.high <= 32
-    assert found.words in outcome.out
-    assert sum(line.startswith(" *") for line in outcome.out.splitlines()) == 1
-    assert (tmp_path / "embeddings" / "manifest.json").is_file()
-    assert content["of"].keys() == {"table", "backbone", "seed", "estimator"}
 
 
 def test_bad_input_is_one_sentence(holotype, squares_folder: Path, words, tmp_path: Path) -> None:
@@ -76,31 +62,14 @@ def test_images_without_labels_and_a_benchmark(holotype, words, tmp_path: Path, 
     assert "fashion-sample has 10 classes" in outcome.out
 
 
-def test_the_curve_as_text() -> None:
-    rows = ((5, 0.4, 0.2), (8, 0.8, 0.3), (10, 0.7, 0.2), (20, 0.2, -0.1))
-    points = tuple(CountPoint(k, a, s, 0.5) for k, a, s in rows)
-    lines = curve_lines(CountEstimate(8, 8, 10, points, ""))
-    assert [line[:2] for line in lines[1:5]] == ["  ", " *", " |", "  "]
-    assert [line.count("#") for line in lines[1:5]] == [15, 30, 26, 8]
-    assert curve_lines(CountEstimate(7, 8, 10, points, "")) == lines
-    unlabelled = tuple(CountPoint(p.k, math.nan, p.silhouette, 1.0) for p in points)
-    lines = curve_lines(CountEstimate(8, 8, 10, unlabelled, ""))
-    assert [line.count("#") for line in lines[1:5]] == [20, 30, 20, 0]
-    assert "nan" not in "\n".join(lines)
-
-
 def test_the_page_runs(holotype, squares_folder: Path, words, tmp_path: Path, monkeypatch) -> None:
     """What docs/how-many.md estimates and embeds runs as it stands, on coloured squares."""
     monkeypatch.chdir(tmp_path)
     shutil.copytree(squares_folder, "photos")
     Path("photos/squares.csv").rename("labels.csv")
     found = FENCE.findall(PAGE.read_text(encoding="utf-8"))
-    lines = [
-        shlex.split(line, comments=True)
-        for name, text in found
-        if name == "bash"
-        for line in text.splitlines()
-    ]
+    text = "".join(block for name, block in found if name == "bash")
+    lines = [shlex.split(line, comments=True) for line in text.splitlines()]
     assert len(lines) >= 3
     for _, name, *rest in lines:
         if name in ("estimate-k", "embed"):  # the words of the others are parsed by tests/docs/test_readme.py

@@ -44,9 +44,6 @@ def test_data_sets_are_listed_and_checked(holotype) -> None:
     assert (outcome.code, "ready" in outcome.out) == (0, True)
 
 
-# -- methods ------------------------------------------------------------------------------------------
-
-
 def test_a_line_for_each_method(holotype) -> None:
     head, *lines = holotype("methods").out.splitlines()
     assert head.split()[:5] == ["method", "year", "stages", "cache", "graph"]
@@ -62,10 +59,7 @@ def test_every_card_is_printed(name: str, holotype, monkeypatch) -> None:
     outcome = holotype("methods", name)
     assert outcome.code == 0, outcome.err
     flat, kind = " ".join(outcome.out.split()), METHODS.get(name)
-    assert (f"({name})" in flat, "It has no card." in flat) == (
-        name != "my_method:Mine",
-        name == "my_method:Mine",
-    )
+    assert ("It has no card." in flat) == (name == "my_method:Mine")
     assert ("Nothing is trained" in flat) == (name == "kmeans")
     assert ("Nothing is printed of it" in flat) == (":" in name)
     assert ("all data sets: train.lr = 0.05" in flat) == (name == "cms:CMS")
@@ -73,17 +67,9 @@ def test_every_card_is_printed(name: str, holotype, monkeypatch) -> None:
         assert all(part in flat for part in (kind.card.title, kind.card.line, f"docs/methods/{name}.md"))
         assert all(f"- {point}" in flat for point in kind.card.differs)
     if name == "dccl":
-        for part in (
-            "L = (1 - lam) L_con_u + lam L_con_s + w(e) L_C",
-            "method.concept_weight = 0.4 [a number (at least 0 and at most 1e+30)] Weight of the concept loss",
-            "cifar100: method.recluster = 5, method.neighbours = 127, method.least_similarity = 0.5",
-            "as_run: method.edges = none",
-            "cub 63.5 60.8 64.9 1.12 scars 43.1 55.7 36.2* 0.74*",
-        ):
-            assert part in flat
-
-
-# -- backbones ----------------------------------------------------------------------------------------
+        assert "L = (1 - lam) L_con_u + lam L_con_s + w(e) L_C" in flat
+        assert "as_run: method.edges = none" in flat
+        assert "cub 63.5 60.8 64.9 1.12 scars 43.1 55.7 36.2* 0.74*" in flat
 
 
 def test_every_use_is_listed_with_recorded_seconds(holotype) -> None:
@@ -91,9 +77,7 @@ def test_every_use_is_listed_with_recorded_seconds(holotype) -> None:
     assert done.code == 0
     assert all(f"{use}: " in done.out for use in USES)
     for one in {one for several in RECOMMENDED.values() for one in several}:
-        words = next(
-            line for line in done.out.splitlines() if line.strip().startswith(one.name + " ")
-        ).split()
+        words = next(line for line in done.out.splitlines() if f" {one.name} " in line).split()
         assert words[2] == str(one.image_size)
         assert float(words[3]) > 0  # the record has all of them
         assert words[4] == one.licence + ("*" if one.licence == "dinov3-license" else "")

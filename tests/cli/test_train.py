@@ -29,11 +29,7 @@ def read(*words: object) -> Experiment:
     return resolve(names["method_name"], names["dataset"], names["preset"], overrides)
 
 
-# -- help ---------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("method", METHODS)
-@pytest.mark.parametrize("columns", [60, 110])
+@pytest.mark.parametrize(("method", "columns"), [(name, 60 + 50 * (i % 2)) for i, name in enumerate(METHODS)])
 def test_help_lists_every_setting_in_two_columns(monkeypatch, method: str, columns: int) -> None:
     monkeypatch.setenv("COLUMNS", str(columns))
     text = train_help(options(method, "cub", "--help"))
@@ -46,24 +42,6 @@ def test_help_lists_every_setting_in_two_columns(monkeypatch, method: str, colum
         assert not line.startswith(" ") or line.startswith(("  --", " " * 24)), line
 
 
-def test_help_shows_the_defaults_of_method_preset_and_data_set(holotype) -> None:
-    text = " ".join(holotype("train", "debgcd", "cub", "--help").out.split())
-    assert "(thr). [a number (from 0 to 1); default 0.65]" in text
-    assert "--method.ova.weight" in holotype("train", "rpc", "--help").out
-    outcome = holotype("train", "rpc", "cub", "--preset", "reading", "--help")
-    told = " ".join(outcome.out.partition("--method.new.sharpen")[2].split())
-    assert "[a number (at least 0 and at most 1e+30); default 1.0]" in told
-
-
-# -- how settings come together -----------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("dataset", ["cub", "cifar100", "fashion-sample"])
-@pytest.mark.parametrize(("method", "preset"), [(m, p) for m, cls in METHODS.items() for p in cls.presets])
-def test_defaults_are_those_of_method_preset_and_recipe(method: str, preset: str, dataset: str) -> None:
-    assert read(method, dataset, "--preset", preset) == default_experiment(method, dataset, preset)
-
-
 def test_flags_change_what_they_name_and_dashes_are_underscores() -> None:
     words = (
         "--seed 3 rpc --train.epochs=5 cub --method.pairing.filter none --method.alpha 0.4 --k 30 --out 2024"
@@ -72,8 +50,6 @@ def test_flags_change_what_they_name_and_dashes_are_underscores() -> None:
     expected.seed, expected.train.epochs, expected.method.pairing.filter = 3, 5, "none"
     expected.method.alpha, expected.k, expected.out, expected.progress = 0.4, 30, "2024", False
     assert read(*words.split(), "--no-progress") == expected
-    assert read("rpc", "cub", "--progress", "false").progress is False
-    assert read("rpc", "cub", "--train.lr", "1").train.lr == 1.0
     words = "--cache-views 16+8 --store disk --memory.device-gb 20 --train.batch-size=64 --no-progress"
     expected = default_experiment("rpc", "cub")
     expected.cache_views, expected.store, expected.memory.device_gb = "16+8", "disk", 20.0
@@ -98,30 +74,6 @@ def test_a_config_alone_repeats_a_run_and_flags_win_over_it(tmp_path: Path) -> N
     assert read("rpc", "scars", "--config", file).dataset == "scars"
 
 
-def test_several_configs_and_parts_of_one(tmp_path: Path) -> None:
-    """The last one that has a setting counts; what none has is left to the recipe."""
-    (tmp_path / "a.yaml").write_text("method_name: kmeans\ndataset: cub\ntrain: {epochs: 3, lr: 1e-4}\n")
-    (tmp_path / "b.yaml").write_text("train: {epochs: 4}\nmethod: {n_init: 2}\ncache_views: off\n")
-    experiment = read("--config", tmp_path / "a.yaml", "--config", tmp_path / "b.yaml")
-    assert (experiment.train.epochs, experiment.train.lr, experiment.method.n_init) == (4, 1e-4, 2)
-    assert experiment.cache_views == "off"
-    (tmp_path / "part.yaml").write_text("dataset: cub\ntrain: {epochs: 3}\nmethod: {adl: 9}\n")
-    experiment = read("debgcd", "--config", tmp_path / "part.yaml")
-    assert (experiment.train.epochs, experiment.train.batch_size) == (3, 128)
-    assert (experiment.method.adl, experiment.method.threshold) == (9.0, 0.65)
-
-
-def test_print_config_gives_a_config(holotype, tmp_path: Path) -> None:
-    outcome = holotype("train", "rpc", "cub", "--seed", 5, "--print_config")
-    assert outcome.code == 0
-    (tmp_path / "config.yaml").write_text(outcome.out)
-    assert read("--config", tmp_path / "config.yaml") == read("rpc", "cub", "--seed", 5)
-    assert holotype("train", "--config", tmp_path / "config.yaml", "--print-config").out == outcome.out
-
-
-# -- runs ---------------------------------------------------------------------------------------------
-
-
 def test_a_run_from_command_to_scores(holotype, squares_folder, tiny_flags, tmp_path) -> None:
     out = tmp_path / "run"
     words = (
@@ -136,9 +88,7 @@ def test_a_run_from_command_to_scores(holotype, squares_folder, tiny_flags, tmp_
     )
     first = holotype(*words)
     assert first.code == 0, first.err
-    images, tokens = first.err.splitlines()
-    assert images.startswith("64 images, ")
-    assert tokens.startswith("Token cache: 4+0 views of 64 images, ")
+    assert [line.split()[0] for line in first.err.splitlines()] == ["64", "Token"]  # images, Token cache
     record = json.loads((out / "scores.json").read_text())
     scores = [f"{100 * record['scores'][key]:.1f}" for key in ("all", "old", "new")]
     (line,) = [line for line in first.out.splitlines() if line.strip().startswith("unlabelled")]
@@ -154,18 +104,14 @@ def test_a_run_from_command_to_scores(holotype, squares_folder, tiny_flags, tmp_
         assert (tmp_path / "repeated" / name).read_bytes() == (out / name).read_bytes()
 
 
-def test_images_without_truth_are_placed_but_not_scored(
-    holotype, squares_folder, tiny_flags, tmp_path
-) -> None:
+def test_images_without_truth_are_not_scored(holotype, squares_folder, tiny_flags, tmp_path) -> None:
     outcome = holotype("train", "kmeans", squares_folder, *tiny_flags, "--out", tmp_path / "run")
     assert (outcome.code, "nothing to score" in outcome.out) == (0, True), outcome.err
     assert (tmp_path / "run" / "assignments.csv").read_text().count("\n") == 65
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
-def test_a_stopped_run_says_where_and_goes_on(
-    holotype, squares_folder, tiny_flags, tmp_path, monkeypatch, number
-) -> None:
+def test_a_stopped_run_goes_on(holotype, squares_folder, tiny_flags, tmp_path, monkeypatch, number) -> None:
     words = ("train", "simgcd", squares_folder / "squares.csv", *tiny_flags, "--out")
     step = Loop._run_epoch
 
@@ -206,45 +152,3 @@ def test_a_loss_that_leaves_its_course(holotype, squares_folder, tiny_flags, tmp
     assert (outcome.code, "Traceback" in outcome.err) == (2, False)
     assert "lower --train.lr" in outcome.err.splitlines()[-1]
     assert not (tmp_path / "high" / "scores.json").exists()
-
-
-def test_a_method_of_ones_own(holotype, tmp_path: Path, monkeypatch, squares_folder, tiny_flags) -> None:
-    """Named as package.module:Class: its settings are flags with help like any other's, and it trains. It may have
-    none."""
-    (tmp_path / "my_methods.py").write_text(OWN_METHODS)
-    monkeypatch.syspath_prepend(str(tmp_path))
-    text = holotype("train", "my_methods:Nearest", "--help").out
-    assert "Which of the categories everything goes to." in text
-    words = ("my_methods:Nearest", squares_folder / "squares.csv", *tiny_flags, "--out", tmp_path / "run")
-    assert holotype("train", *words, "--method.favourite", 1).code == 0
-    assert json.loads((tmp_path / "run" / "scores.json").read_text())["scores"]["all"] == 16 / 48
-    file = tmp_path / "config.yaml"
-    file.write_text("method_name: my_methods:Plain\ndataset: cub\nmethod: {}\nseed: 3\n")
-    assert holotype("train", "--config", file, "--print-config").code == 2
-    assert "seed: 3" in holotype("train", "--config", file, "--print-config", "--allow-code").out
-
-
-OWN_METHODS = '''
-"""Puts everything into one category."""
-from dataclasses import dataclass, make_dataclass
-import torch
-from holotype.methods import Method, Prediction
-from holotype.methods.simgcd import SimGCD
-
-@dataclass
-class Settings:
-    """Settings of Nearest."""
-    favourite: int = 0
-    """Which of the categories everything goes to."""
-
-class Nearest(Method):
-    Config = Settings
-    def stages(self):
-        return []
-    def predict(self, features):
-        one = torch.ones(len(features))
-        return Prediction((one * self.config.favourite).long(), one, one)
-
-class Plain(SimGCD):
-    Config = make_dataclass("Nothing", [])
-'''

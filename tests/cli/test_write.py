@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 from pathlib import Path
 
 import pytest
 
-from export.made_results import edit, made_run, paths
+from export.made_results import made_run
 from holotype.results.discovery import Discovery
 
 from .conftest import assert_sentence
@@ -31,17 +30,10 @@ def test_it_says_what_was_written(run, tmp_path, holotype, write) -> None:
     said = {flag: write(flag) for flag in FORMS}
     assert {outcome.code for outcome in said.values()} == {0}
     labelled = int((Discovery.load(run).images.label != "").sum())
-    for flag, part in (
-        ("--folders", "40 images in 9 folders"),
-        ("--folders", "40 hard links."),
-        ("--labels", f"{labelled} labels of 5 classes: "),
-        ("--labels", "Next: holotype discover IMAGES --labels"),
-        ("--coco", "40 images, 40 annotations, 9 categories: "),
-        ("--camtrap-dp", "40 images of 1 deployment: "),
-        ("--camtrap-dp", "40 images without a camera time"),
-        ("--camtrap-dp", "The standard also asks for: latitude and longitude"),
-    ):
-        assert part in said[flag].out
+    assert "40 images in 9 folders" in said["--folders"].out
+    assert f"{labelled} labels of 5 classes: " in said["--labels"].out
+    assert "40 images, 40 annotations, 9 categories: " in said["--coco"].out
+    assert "The standard also asks for: latitude and longitude" in said["--camtrap-dp"].out
     every = holotype("write", run, "--labels", tmp_path / "every.csv", "--all")
     assert (every.code, "Next" in every.out) == (0, False)  # nothing is left to find
     assert "40 copies." in holotype("write", run, "--folders", tmp_path / "a", "--copy").out
@@ -49,38 +41,15 @@ def test_it_says_what_was_written(run, tmp_path, holotype, write) -> None:
     assert f"40 images are in {tmp_path / 'b' / 'media'}." in copied
 
 
-def test_a_second_call_replaces_everything_with_overwrite_alone(run, tmp_path, write) -> None:
-    for flag in FORMS:
-        write(flag)
-    one, *_ = paths(run, "new-01")
-    Path(paths(run, "new-03")[0]).unlink()
-    edit(run, ("rename", "", "new-02", "Lynx lynx"), ("confirm", one, "", "new-02"))
-    for flag in FORMS:
-        assert_sentence(write(flag), "--overwrite")
-    assert_sentence(
-        write("--folders", "--overwrite"), "would be lost"
-    )  # the last copy of the one that is gone
-    shutil.rmtree(tmp_path / "sorted" / "new-03")
-    said = {flag: write(flag, "--overwrite") for flag in FORMS}
-    assert {outcome.err for outcome in said.values()} == {""}
-    assert all("1 image left out" in outcome.out for flag, outcome in said.items() if flag != "--labels")
-    assert (tmp_path / "sorted" / "Lynx lynx").is_dir()
-    assert "Lynx lynx" in (tmp_path / "labels.csv").read_text(encoding="utf-8-sig")
-    assert "Used as scientific names: Lynx lynx." in said["--camtrap-dp"].out
-
-
 @pytest.mark.parametrize(
     ("words", "told"),
     [
         ("{run}", "needs one of --folders, --labels, --coco, --camtrap-dp"),
-        ("{run} --coco a.json --labels b.csv", "one of --folders, --labels"),
         ("{run} --coco {out}/a.json --all", "--all says nothing about --coco; it goes with --labels."),
         ("{run} --labels {out}/a.csv --copy", "it goes with --folders or --camtrap-dp"),
-        ("{run} --folders {out}/a --deployments folders", "it goes with --camtrap-dp"),
         ("{run} --camtrap-dp {out}/a --deployments none.csv", "none.csv does not exist"),
         ("{out} --coco {out}/a.json", "holds no run"),
         ("{run} --folders {run}", "holds other files"),
-        ("{run} --folder {out}/a", "did you mean --folders?"),
     ],
 )
 def test_bad_input_is_one_sentence(run, tmp_path, holotype, words, told) -> None:
@@ -95,24 +64,3 @@ def test_without_the_images_it_says_so(tmp_path, write) -> None:
         assert_sentence(write(flag), "is where it was")
         assert not (tmp_path / FORMS[flag]).exists()
     assert write("--labels").code == 0
-
-
-def test_a_run_of_train_is_one_like_any_other(holotype, write, squares_folder, tiny_flags, tmp_path) -> None:
-    run, words = tmp_path / "trained", (*tiny_flags, "--out")
-    assert holotype("train", "kmeans", squares_folder / "squares.csv", *words, run).code == 0
-    assert [write(flag, of=run).code for flag in FORMS] == [0, 0, 0, 0]
-    assert len(list((tmp_path / "sorted").rglob("*.png"))) == 64
-    images = json.loads((tmp_path / "coco.json").read_text())["images"]
-    assert {image["file_name"] for image in images} >= {"red/red-00.png", "unlabelled/blue-15.png"}
-    labels = ("--labels", tmp_path / "labels.csv")
-    assert holotype("train", "kmeans", squares_folder, *labels, *words, tmp_path / "next").code == 0
-
-
-def test_images_inside_a_container(holotype, write, tiny_flags, tmp_path) -> None:
-    run = tmp_path / "trained"
-    assert holotype("train", "kmeans", "fashion-sample", *tiny_flags, "--k", 10, "--out", run).code == 0
-    n = len(Discovery.load(run).images)
-    assert f"{n:,} copies." in write("--folders", of=run).out
-    assert len(list((tmp_path / "sorted").rglob("*.png"))) == n
-    assert write("--coco", of=run).code == 0
-    assert {image["width"] for image in json.loads((tmp_path / "coco.json").read_text())["images"]} == {28}

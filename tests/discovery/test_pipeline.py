@@ -16,7 +16,6 @@ from PIL import Image
 
 import holotype.embeddings.store as embed
 from holotype.cli import main
-from holotype.clustering.estimate_k import pick_k
 from holotype.clustering.k_curve import CountEstimate
 from holotype.config.schema import BackboneConfig
 from holotype.data.load import load_table
@@ -149,7 +148,7 @@ def test_settings_decide_what_is_found(go, table, squares_folder, small, tmp_pat
     auto = go(folder=tmp_path / "auto", k="auto", method="simgcd", sample=40)
     assert auto.facts.method == "simgcd"
     assert auto.count["low"] <= auto.count["best"] <= auto.count["high"]
-    assert auto.facts.k == pick_k(CountEstimate.from_dict(auto.count))
+    assert auto.facts.k == CountEstimate.from_dict(auto.count).best
     assert (tmp_path / "auto" / "count.json").is_file()
     assert 40 <= auto.facts.trained_on < len(table)
     assert (auto.images.category != "").all()

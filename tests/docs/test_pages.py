@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 import shutil
-import zipfile
 from dataclasses import fields
 from pathlib import Path
 
@@ -29,7 +28,6 @@ from holotype.results.lda import FAR_QUANTILE
 from holotype.results.purity import FAIRLY_PURE, UNIFORM_PURITY, sample_size_hint
 from holotype.results.review_queue import QUEUE_COLUMNS
 from holotype.runs import identity, model_io, record
-from report.made import make_discovery
 from small_run import train_small
 from tests.conftest import KNOWN, write_csv
 from tests.discovery.made_round import made_discovery
@@ -83,43 +81,19 @@ def test_write(photos: Path, follow, capsys) -> None:
     for folder in ("sorted", "sorted-copies"):
         assert len(list(Path(folder).rglob("*.png"))) == len(run.images) == 64
     table = load_table(Path("photos"), Path("next.csv"))
-    labels = [
-        {path: label for path, label in zip(of.path, of.label, strict=True) if label}
-        for of in (table, run.images)
-    ]
-    assert labels[0] == labels[1]
+    labels, wanted = (dict(zip(of.path, of.label, strict=True)) for of in (table, run.images))
+    assert labels == wanted
     assert Discovery.load(Path("runs/photos-next")).known == run.known
-    assert len(Path("every-image.csv").read_text(encoding="utf-8-sig").splitlines()) == 65
+    files = {"every-image.csv": 65, "package/observations.csv": 65, "package/deployments.csv": 4}
+    for name, lines in files.items():
+        assert len(Path(name).read_text(encoding="utf-8-sig").splitlines()) == lines
     assert len(json.loads(Path("coco.json").read_text())["annotations"]) == 64
-    assert len(Path("package/observations.csv").read_text().splitlines()) == 65
-    assert len(Path("package/deployments.csv").read_text().splitlines()) == 4  # green, red, unlabelled
     capsys.readouterr()
     run_python(*blocks(page("write"), "python"))
     assert capsys.readouterr().out.splitlines()[0] == "64"
     fields_told = {name for name in table_cells(page("write")) if re.fullmatch(r"\w+", name)}
     assert fields_told
     assert fields_told <= {*MEDIA, *OBSERVATIONS, *DEPLOYMENTS}
-
-
-def test_correct(photos: Path, follow) -> None:
-    """Corrections of the first round are the labels of the second."""
-    report, discover = (
-        line for line in commands(page("correct").partition("\n## When")[0]) if "--edits" in line
-    )
-    labels = [(f"{name}/{name}-{i:02d}.png", name) for name in KNOWN for i in range(8)]
-    write_csv(photos.parent / "labels.csv", "path,label", labels)
-    follow("discover", "photos/", "--labels", "labels.csv")
-    first = Discovery.load(RUN)
-    blue = [path for path in first.images.path if "blue" in path][:4]
-    made = [Edit(first.run_id, "t", "move", path, "", "blue ones") for path in blue]
-    made += [Edit(first.run_id, "t", "confirm", path, "blue ones", "blue ones") for path in blue]
-    Path("edits.csv").write_text(edits_csv(made), encoding="utf-8")
-    assert "8 edits applied." in follow(*report)
-    assert Discovery.load(RUN).category("blue ones").n == 4
-    follow(*discover)
-    again = Discovery.load(RUN)
-    assert (again.run_id != first.run_id, "blue ones" in again.known) == (True, True)
-    assert (RUN / "rounds" / "1" / "discovery.json").is_file()
 
 
 def test_a_collection_that_grows(photos: Path, follow, holotype) -> None:
@@ -140,14 +114,8 @@ def test_a_collection_that_grows(photos: Path, follow, holotype) -> None:
     assert changed in follow(*look)
     assert Discovery.load(RUN).facts.round == 2
     said = follow(*again)
-    for line in (
-        changed,
-        "Repaired or replaced, and read again: unlabelled/yellow-00.png.",
-        "What edits say of unlabelled/yellow-00.png still counts",
-        "Edits that take part in round 3: 2 confirmed. They give 2 labels and keep 0 images out.",
-        "1 edit of 1 image now gone will count again",
-    ):
-        assert line in said
+    assert changed in said
+    assert "Edits that take part in round 3: 2 confirmed. They give 2 labels and keep 0 images out." in said
     ids = dict(zip((found := Discovery.load(RUN)).images.path, found.images.category_id, strict=True))
     assert ids[str(heap / "IMG_0001.png")] == ids[str(heap / "yellow-00.png")] == "red"
     assert "Nothing has changed since round 3: its result stands." in follow(*again)
@@ -164,20 +132,11 @@ def test_a_collection_that_grows(photos: Path, follow, holotype) -> None:
     assert Discovery.load(RUN).facts.round == 4
 
 
-# -- bursts and boxes ---------------------------------------------------------------------------------
-
-
 def test_times_and_bursts(small: Path, follow) -> None:
     plain, seconds, no, told = commands(page("bursts-and-boxes"))[:4]
     trap_folder(small / "photos")
     said = follow(*plain)
-    for part in (
-        "72 of 72 images were taken (2024-05-01 to 2024-05-06), with which camera 72 were.",
-        "72 frames of 24 bursts of up to 3 (one camera, at most 10 seconds apart, alike); a burst",
-        "12 frames labelled like",
-        "72 images (72 frames of 24 bursts)",
-    ):
-        assert part in said
+    assert "72 of 72 images were taken (2024-05-01 to 2024-05-06), with which camera 72 were." in said
     assert re.search(r"red +18 in +6 bursts", said)
     table = pd.read_csv(RUN / "assignments.csv", keep_default_na=False)
     assert {"taken", "camera", "group"} <= set(table.columns)
@@ -191,7 +150,7 @@ def test_times_and_bursts(small: Path, follow) -> None:
     assert Discovery.load(RUN).images.label.tolist().count("red") == 2
 
 
-def test_boxes(small: Path, follow, holotype, capsys) -> None:
+def test_boxes(small: Path, follow, capsys) -> None:
     boxes, sure, listed, *writes, assign = commands(page("bursts-and-boxes"))[4:]
     trap_pictures(small / "photos")
     shutil.move(small / "photos" / "detections.json", small / "detections.json")
@@ -219,34 +178,20 @@ def test_boxes(small: Path, follow, holotype, capsys) -> None:
     said = follow(*listed, "--out", "runs/listed")
     assert "Left out: 30 of the 41 pictures, which have no box in boxes.csv." in said
     assert len(pd.read_csv("runs/listed/assignments.csv")) == 12
-    # from whole pictures to boxes
-    follow("discover", "photos", "--out", "runs/whole")
-    refused = holotype(*boxes, "--out", "runs/whole")
-    assert (refused.code, "holds a discovery of other images" in refused.err) == (2, True)
-    follow("write", "runs/whole", "--labels", "whole.csv")
-    follow(*boxes, "--labels", "whole.csv", "--out", "runs/boxes")
-    assert (pd.read_csv("runs/boxes/assignments.csv").label.notna()).sum() == 12
     shutil.move("detections.json", "photos")
     run_python(*blocks(page("bursts-and-boxes"), "python"))
     assert "HP2X" in capsys.readouterr().out
 
 
-# -- samples, new images, the report --------------------------------------------------------------------
-
-
 def test_samples(photos: Path, follow, tiny_backbone_file: Path) -> None:
-    for words in commands(blocks_of_samples()):
+    first = blocks(page("scale").partition("\n## Slices\n")[0], "bash")[0]
+    for words in commands(f"```bash\n{first}```\n"):
         words = ["40" if word == "200000" else word for word in words]
         more = [] if words[0] == "sample" else ["--device", "cpu"]
         more += ["--backbone", str(tiny_backbone_file)] if words[0] == "embed" else []
         follow(*words, *more, "--no-progress")
     assert len(pd.read_parquet("sample.parquet")) == 40
     assert len(pd.read_csv("assignments.csv")) == 64
-
-
-def blocks_of_samples() -> str:
-    first = blocks(page("scale").partition("\n## Slices\n")[0], "bash")[0]
-    return f"```bash\n{first}```\n"
 
 
 def test_new_images(small: Path, follow, squares_folder, tiny_backbone_file) -> None:
@@ -293,18 +238,6 @@ def test_new_images_in_python(tmp_path, monkeypatch, squares_folder, tiny_backbo
     assert f"{100 * (1 - FAR_QUANTILE):g} %" in text
 
 
-def test_report(small: Path, follow) -> None:
-    make_discovery(small / "photos", 30).save(RUN)
-    ((line),) = commands(page("report"))
-    assert "To mail: photos.zip," in follow(*line, "--no-progress")
-    with zipfile.ZipFile("photos.zip") as opened:
-        opened.extractall("sent")
-    assert Path("sent/photos/report.html").is_file()
-    for table in ("assignments.csv", "categories.csv"):
-        assert len(pd.read_csv(f"sent/photos/{table}"))
-        assert f"`{table}`" in page("report")
-
-
 def test_confidence(small: Path, capsys) -> None:
     """Its code runs, its numbers of looks are exact, and words and columns are told."""
     found = made_discovery("r", {"a": [0, 1, 2, 3], "new-01": list(range(4, 12))})
@@ -320,9 +253,6 @@ def test_confidence(small: Path, capsys) -> None:
     assert f"| fairly uniform | {FAIRLY_PURE} to {UNIFORM_PURITY} |" in text
     assert f"below {UNSURE}; if that is more than {UNSURE_SHARE:.0%}".replace("%", " %") in text
     assert set(QUEUE_COLUMNS) <= set(re.findall(r"`(\w+)`", text))
-
-
-# -- formats ------------------------------------------------------------------------------------------
 
 
 def test_formats_versions_and_keys_are_told(tmp_path) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -17,15 +16,9 @@ from .conftest import TOP
 
 PAGES = "index findings folder methods methods/rpc results studies/index studies/rpc-parts api".split()  # noqa: SIM905
 """One of each kind: start, figures, plain text, drawings, card, wide tables, index, study, reference."""
-WIDE = ("methods/rpc", "results", "studies/rpc-parts", "api")
-"""Pages whose tables may be wider than a laptop."""
-SMALLEST = 7
-"""Pixels of the least letter in a drawing, an index below the line included."""
-DRAWINGS = "[...document.querySelectorAll('article img[src$=svg]')].map(one => [one.src, one.clientWidth])"
+WIDE = ("methods/rpc", "results", "studies/rpc-parts", "api")  # pages whose tables may be wider than a laptop
 PICTURES = "[...document.images].map(one => [one.src, one.alt, one.naturalWidth])"
-MOVED = (
-    "[...document.querySelectorAll('.md-typeset__scrollwrap')].some(one => one.scrollWidth > one.clientWidth)"
-)
+MOVED = "[...document.querySelectorAll('.md-typeset__scrollwrap')].some(e => e.scrollWidth > e.clientWidth)"
 
 
 @pytest.fixture(scope="module")
@@ -46,7 +39,7 @@ def browser(site: Path) -> Iterator[Any]:
         yield opened
 
 
-@pytest.mark.parametrize(("width", "scheme"), [(360, "light"), (360, "dark"), (1280, "light")])
+@pytest.mark.parametrize(("width", "scheme"), [(360, "dark"), (1280, "light")])
 def test_every_kind_of_page_can_be_read(browser: Any, site: Path, width: int, scheme: str) -> None:
     """Nothing is cut off, without words or broken. A drawing keeps its size on a phone and is moved sideways; on a
     laptop nobody has to move a table sideways, and no figure is parted by the end of a line."""
@@ -63,11 +56,6 @@ def test_every_kind_of_page_can_be_read(browser: Any, site: Path, width: int, sc
         assert shown == {"light": "default", "dark": "slate"}[scheme]
         assert [one for one in tab.evaluate(PICTURES) if len(one[1].split()) < 4 or not one[2]] == [], name
         assert tab.evaluate("document.querySelectorAll('h1').length") == 1, name
-        for source, shown in tab.evaluate(DRAWINGS):
-            text = Path(source.removeprefix("file://")).read_text(encoding="utf-8")
-            drawn = float(re.search(r'viewBox="0 0 ([\d.]+)', text)[1])
-            letters = [float(size) for size in re.findall(r'font-size[=:]"? ?([\d.]+)', text)]
-            assert min(letters) * shown / drawn >= SMALLEST, source
         if width == 1280 and name not in WIDE:
             assert not tab.evaluate(MOVED), name
             assert "± " not in tab.evaluate("document.querySelector('article').innerText"), name

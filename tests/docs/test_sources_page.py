@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from holotype.data.storage import OPTIONS, STORES
 from holotype.results.discovery import Discovery
 from tests.data.bucket import Bucket, bucket, only_here, s3_port
 from tests.data.packed import images_of, write_parquet, write_tar
@@ -66,9 +65,3 @@ def test_the_commands_on_a_bucket(here: Path, bucket: Bucket, squares_folder: Pa
     found = Discovery.load(here / "runs" / "photos-discover")
     assert found.images["path"].str.startswith("s3://bucket/photos/").all()
     assert list((here / "runs" / "000-003-embeddings").glob("part-*.parquet"))
-
-
-def test_what_the_page_says_of_settings_is_so() -> None:
-    text = page("sources")
-    assert all(f"`{name}" in text or f"{name}=" in text for name in OPTIONS["s3"])
-    assert all(f"{scheme}://" in text for scheme in ("s3", "gs", "abfs", "hf") if scheme in STORES)

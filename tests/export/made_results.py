@@ -10,8 +10,6 @@ from holotype.results.discovery import Discovery
 from holotype.results.edits import Edit, apply_edits
 from report.made import make_discovery
 
-RUN_ID = "run-made-1"
-
 
 def made_run(folder: Path, n: int = 40) -> Path:
     """folder/run of the images in folder/my pictures: five known classes, and new-01 to new-04."""
@@ -23,8 +21,8 @@ def made_run(folder: Path, n: int = 40) -> Path:
 
 def edit(run: Path, *edits: Sequence[str]) -> Discovery:
     """Apply edits, each (action, image, category, value), as holotype report does."""
-    made = [Edit(RUN_ID, f"t{i}", *one) for i, one in enumerate(edits)]
-    applied = apply_edits(Discovery.load(run), made)
+    found = Discovery.load(run)
+    applied = apply_edits(found, [Edit(found.run_id, f"t{i}", *one) for i, one in enumerate(edits)])
     assert applied.problems == []
     applied.discovery.save(run)
     return applied.discovery

@@ -21,14 +21,7 @@ from small_run import small_discovery
 
 from .conftest import draw_new
 
-NAMES = (
-    "<b>.png",
-    "=cmd().png",
-    "Käfer ✓.png",
-    "deeper/=cmd().png",
-    "deeper/a 'quote'.png",
-    "two  spaces.png",
-)
+NAMES = ["<b>.png", "=cmd().png", "Käfer ✓.png", "deeper/=cmd().png", "a 'quote'.png", "two  spaces.png"]
 
 
 @pytest.fixture
@@ -60,12 +53,10 @@ def test_a_csv_with_every_image_is_replaced_with_overwrite_alone(run, images, as
     frame = pd.read_csv(found.out, keep_default_na=False)
     assert tuple(frame.columns) == ASSIGN_COLUMNS
     assert (found.n, found.unread, len(frame)) == (7, 1, 7)
-    broken = frame[frame.path.str.endswith("broken.jpg")].iloc[0]
+    broken = frame[frame.problem.str.contains("broken.jpg")].iloc[0]
     assert (broken.category, broken.kind, broken.fits) == ("", "", False)
-    assert "broken.jpg" in broken.problem
     rest = frame[frame.problem == ""]
     assert set(rest.path) == {str(path) for path in images.rglob("*.png")}
-    assert set(rest.kind) <= {"known", "novel"}
     assert sum(found.categories.values()) == 6
     direct = load_model(run, "cpu")
     again = direct.place(direct.features(list(rest.path)))
@@ -74,18 +65,6 @@ def test_a_csv_with_every_image_is_replaced_with_overwrite_alone(run, images, as
     assert (refused.code, "--overwrite" in refused.err) == (2, True)
     said = assign("--overwrite").out
     assert all(part in said for part in ("7 images:", "1 could not be read", str(found.out)))
-
-
-def test_parquet_holds_the_same_in_several_parts(run, images, tmp_path, monkeypatch) -> None:
-    monkeypatch.setattr("holotype.runs.model_io.READ_BATCH", 2)
-    out = assign_images(run, images, out=tmp_path / "a.csv", device="cpu").out
-    csv = pd.read_csv(out, keep_default_na=False)
-    parquet = pd.read_parquet(assign_images(run, images, out=tmp_path / "a.parquet", device="cpu").out)
-    assert tuple(parquet.columns) == ASSIGN_COLUMNS
-    assert list(parquet.path) == list(csv.path)
-    assert list(parquet.category_id) == list(csv.category_id)
-    assert parquet.probability.isna().sum() == 1
-    assert parquet.fits.dtype == bool
 
 
 def test_a_table_is_called_after_its_source(run, images, tmp_path) -> None:
@@ -109,9 +88,7 @@ def test_a_stranger_fits_nothing(run, tmp_path, monkeypatch) -> None:
     assert (tmp_path / "sorted" / UNFIT_NOTE / "odd.png").is_file()
 
 
-def test_folders_have_the_present_names_and_are_replaced_with_overwrite_alone(
-    run, images, tmp_path, assign
-) -> None:
+def test_folders_have_the_present_names_and_need_overwrite(run, images, tmp_path, assign) -> None:
     renamed(run, "=it's <{}>/x")
     out, folder, ids = tmp_path / "a.csv", tmp_path / "sorted", load_model(run, "cpu").ids
     said = assign("--out", out, "--copy-to", folder).out
@@ -139,9 +116,7 @@ def test_folders_have_the_present_names_and_are_replaced_with_overwrite_alone(
         ("{tmp}/absent", "does not exist"),
         ("{run}", "There is no image in"),
         ("{new} --out x.txt", "does not end in .csv or .parquet"),
-        ("{new} --copy-to {run} --overwrite", "holds other files"),
         ("{new} --slice 2 --copy-to x", "--copy-to goes with one file"),
-        ("{new} --slice 2 --overwrite", "--overwrite goes with one file"),
         ("{new} --slice 2 --out x.csv", "names a file"),
         ("{new} --only 0/4", "is no share of the work"),
         ("{new} --actors 2", "says nothing without --engine ray"),
@@ -149,25 +124,19 @@ def test_folders_have_the_present_names_and_are_replaced_with_overwrite_alone(
 )
 def test_bad_input_is_one_sentence(words, says, run, tmp_path, holotype) -> None:
     new = draw_new(tmp_path / "new", ["0.png"])
-    outcome = holotype(
-        "assign", run, *words.format(run=run, new=new, tmp=tmp_path).split(), "--device", "cpu"
-    )
+    words = words.format(run=run, new=new, tmp=tmp_path)
+    outcome = holotype("assign", run, *words.split(), "--device", "cpu")
     assert outcome.code == 2
     assert says in outcome.err.splitlines()[-1]
 
 
-def test_a_folder_without_a_model_and_a_discovery_of_another_version_are_one_sentence(
-    run, images, assign
-) -> None:
+def test_a_folder_without_a_model_or_of_another_version_is_one_sentence(run, images, assign) -> None:
     with pytest.raises(InputError, match="holds no trained model"):
         assign_images(images, images)
     small_discovery(("green", "red"), ["green", "red"]).save(run)
     content = read_json(run / "discovery.json")
     (run / "discovery.json").write_text(dump_json({**content, "format": 0}))
     assert "written by another version" in assign().err
-
-
-# -- shard by shard: the same answers as in one file ------------------------------------------------------
 
 
 def frame_of(folder: Path) -> pd.DataFrame:

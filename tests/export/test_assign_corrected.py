@@ -10,12 +10,12 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from export import made_results
+from export.made_results import paths
 from holotype.data.load import load_table
-from holotype.export.assign import NO_CATEGORY, CategoryName, CorrectedModel, load_corrected
+from holotype.export.assign import NO_CATEGORY, CorrectedModel, load_corrected
 from holotype.results.discovery import Discovery, write_features
-from holotype.results.edits import Edit, apply_edits
-from holotype.results.lda import Centroids
-from holotype.runs.model_io import ModelReader, TrainedModel, load_model
+from holotype.runs.model_io import TrainedModel, load_model
 from small_run import seen, small_discovery, train_small
 
 
@@ -48,22 +48,13 @@ def trained(run) -> TrainedModel:
 
 
 def edit(run: Path, trained: TrainedModel, *rows: tuple[str, str, str, str]) -> CorrectedModel:
-    """The model after edits (action, image, category, value) of the discovery in `run`."""
-    found = Discovery.load(run)
-    made = [Edit(found.run_id, f"t{i}", *row) for i, row in enumerate(rows)]
-    applied = apply_edits(found, made)
-    assert applied.problems == []
-    applied.discovery.save(run)
+    """The model after edits of the discovery in `run`."""
+    made_results.edit(run, *rows)
     return load_corrected(run, trained)
 
 
 def novel(run: Path) -> list[str]:
     return [c.id for c in Discovery.load(run).categories if c.kind == "novel" and c.n > 3]
-
-
-def paths(run: Path, id: str) -> list[str]:
-    images = Discovery.load(run).images
-    return list(images.path[images.category_id == id])
 
 
 def place(model: CorrectedModel | TrainedModel, features: np.ndarray) -> pd.DataFrame:
@@ -120,18 +111,6 @@ def test_a_category_that_was_split_off_receives_images(run, trained, features) -
     assert set(frame.kind[there]) == {"novel"}
 
 
-def test_an_image_that_the_model_has_elsewhere_was_taken_from_where_it_lay(run, trained, features) -> None:
-    """Trainings, or the second opinion, had put it into another category than the model does."""
-    lay, said = novel(run)[:2]
-    found = Discovery.load(run)
-    row = int(np.flatnonzero(found.images.category_id == said)[0])
-    found.images.loc[row, "category_id"] = lay
-    found.save(run)
-    model = edit(run, trained, ("move", found.images.path[row], lay, "odd ones"))
-    assert model.rivals == {lay: {"odd ones"}, said: {"odd ones"}}
-    assert list(place(model, features[[row]]).category_id) == ["odd ones"]
-
-
 def test_where_everything_was_moved_out_images_follow(run, trained, features) -> None:
     one, two = novel(run)[:2]
     model = edit(run, trained, *[("move", path, one, two) for path in paths(run, one)])
@@ -139,13 +118,6 @@ def test_where_everything_was_moved_out_images_follow(run, trained, features) ->
     assert set(frame.category_id[before.category_id == one]) == {two}
     model = edit(run, trained, *[("reject", path, two, "") for path in paths(run, two)])
     assert set(place(model, features).category_id[before.category_id == two]) == {""}
-
-
-def test_rejected_images_are_no_part_of_a_centre(run, trained, features) -> None:
-    id = novel(run)[0]
-    model = edit(run, trained, ("reject", paths(run, id)[0], id, ""))
-    n = model.centres.n[list(model.called).index(id)]
-    assert n == len(paths(run, id)) == trained.centres.n[trained.ids.index(id)] - 1
 
 
 def test_without_features_it_is_told(run, trained, features, caplog) -> None:
@@ -156,9 +128,7 @@ def test_without_features_it_is_told(run, trained, features, caplog) -> None:
     assert not {"odd ones", two} & set(place(model, features).category_id)
 
 
-def test_a_discovery_of_another_round_does_not_name_and_a_model_alone_has_its_ids(
-    run, trained, features, caplog
-) -> None:
+def test_a_discovery_of_another_round_does_not_name(run, trained, features, caplog) -> None:
     found = small_discovery(trained.known, list(trained.ids), "another")
     found.categories[0].name = "wrong"
     found.save(run)
@@ -177,33 +147,3 @@ def test_probabilities_of_new_images_are_read_off_the_run_s_curve(run, trained, 
     dataclasses.replace(found, facts=dataclasses.replace(found.facts, calibration_curve=halved)).save(run)
     frame, plain = place(edit(run, trained), features), place(trained, features)
     np.testing.assert_allclose(frame.probability, plain.probability / 2, atol=1e-6)
-
-
-class Says:
-    """A model that puts each image into the category that is told."""
-
-    def __init__(self, *ids: str) -> None:
-        self.ids = ids
-
-    def place(self, read: ModelReader) -> pd.DataFrame:
-        assert len(read.features) == len(self.ids)
-        return pd.DataFrame({"category_id": list(self.ids)}).assign(
-            kind="novel", probability=0.9, known_score=0.1, typicality=0.5, fits=True
-        )
-
-
-def test_an_image_follows_once_whatever_the_order_of_the_categories() -> None:
-    """Everything was moved out of one category into another, of which a part had been split off."""
-    lie = np.array([[0, 1, 0], [0, 1, 0.1], [0, 1, 0.9], [0, 1, 1]], dtype=np.float32)
-    new = np.array([[0, 1, 0.8], [0, 1, 0.8], [0, 1, 0.1]], dtype=np.float32)
-    for number in range(16):  # the order of a set of words is another one in each process
-        gone, other, part = (f"{name}-{number}" for name in ("gone", "other", "part"))
-        model = CorrectedModel(
-            Says(gone, other, other),  # type: ignore[arg-type]
-            {id: id for id in (gone, other)},
-            {id: CategoryName(id, "novel") for id in (gone, other, part)},
-            Centroids.measure(lie, np.array([1, 1, 2, 2]), 3),
-            frozenset({gone}),
-            {gone: {other}, other: {part}},
-        )
-        assert list(model.place(seen(new))["category_id"]) == [other, part, other]

@@ -84,10 +84,7 @@ def test_what_is_no_image_has_no_size_and_one_inside_a_container_has_its_time(tm
     assert [(one.width, one.height, one.mediatype) for one in found] == [*names.values()] * 700
 
 
-# -- the package -----------------------------------------------------------------------------------------
-
-FILE_PATH = re.compile(r"(?=^[^./~])(^((?!\.{2}).)*$).*$")
-"""The standard's own pattern."""
+FILE_PATH = re.compile(r"(?=^[^./~])(^((?!\.{2}).)*$).*$")  # the standard's own pattern
 COLUMNS = {"deployments": DEPLOYMENTS, "media": MEDIA, "observations": OBSERVATIONS}
 REQUIRED = {
     "deployments": ("deploymentID", "deploymentStart", "deploymentEnd"),  # and a place, which nobody told us
@@ -136,13 +133,8 @@ def dp(tmp_path) -> Path:
 
 def test_it_says_what_the_run_says(made, dp) -> None:
     moved, rejected, *_ = paths(made, "Bag")
-    found = edit(
-        made,
-        ("rename", "", "new-01", "Vulpes vulpes"),
-        ("rename", "", "new-02", "Human"),
-        ("move", moved, "", "new-01"),
-        ("reject", rejected, "", ""),
-    )
+    edit(made, ("rename", "", "new-01", "Vulpes vulpes"), ("rename", "", "new-02", "Human"))
+    found = edit(made, ("move", moved, "", "new-01"), ("reject", rejected, "", ""))
     done = write_camtrap(made, dp)
     assert_valid(dp)
     assert (done.images, done.deployments, done.names, done.gone) == (40, 1, ["Vulpes vulpes"], 0)
@@ -164,7 +156,12 @@ def test_it_says_what_the_run_says(made, dp) -> None:
         kind = "known" if row.kind == "known" else "new"
         assert f"category:{row.category} | kind:{kind}" in mine["observationTags"]
         assert ("doubtful:true" in mine["observationTags"]) == row.doubtful
-    assert package(dp)["taxonomic"] == [{"scientificName": "Vulpes vulpes"}]
+    content = package(dp)
+    assert content["taxonomic"] == [{"scientificName": "Vulpes vulpes"}]
+    for one in content["resources"]:
+        assert one["schema"].endswith(f"/1.0.2/{one['name']}-table-schema.json")
+    assert content["profile"].endswith("/1.0.2/camtrap-dp-profile.json")
+    assert missing_fields(content) == ["contributors", "project.samplingDesign", "project.captureMethod"]
     rows = [(str(path), f"cam {i % 2}") for i, path in enumerate(found.images.path)]
     cams, two = write_csv(dp.parent / "cams.csv", "path,deployment", rows), dp.parent / "two"
     assert write_camtrap(made, two, deployments=str(cams)).deployments == 2
@@ -193,8 +190,7 @@ def test_a_second_call_keeps_what_people_filled_in(made, dp) -> None:
     assert write_camtrap(made, dp).missing[0] == "latitude and longitude in deployments.csv"
     with pytest.raises(InputError, match="--overwrite"):
         write_camtrap(made, dp)
-    (row,) = table(dp, "deployments")
-    row |= {"latitude": "-51.5", "longitude": "4.7", "habitat": "=dune"}
+    row = table(dp, "deployments")[0] | {"latitude": "-51.5", "longitude": "4.7", "habitat": "=dune"}
     write_csv(dp / "deployments.csv", ",".join(row), [tuple(row.values())])
     content = package(dp)
     content["contributors"] = [{"title": "A. Person"}]
@@ -220,8 +216,6 @@ def test_images_can_be_part_of_the_package_and_those_of_containers_always_are(ma
     for row in table(dp, "media"):
         assert row["filePath"].startswith("media/my pictures/")
         assert (dp / row["filePath"]).is_file()
-    assert write_camtrap(made, dp, overwrite=True).copied == 0
-    assert not (dp / "media").exists()  # unchanged copies, whose originals are there
     np.savez(tmp_path / "pack.npz", x=np.zeros((2, 5, 7), dtype=np.uint8))
     found = Discovery.load(made)
     found.images.loc[4, "path"] = f"{tmp_path / 'pack.npz'}#1"
@@ -230,16 +224,14 @@ def test_images_can_be_part_of_the_package_and_those_of_containers_always_are(ma
     done = write_camtrap(made, dp, overwrite=True)
     assert (done.images, done.copied, done.gone) == (39, 1, 1)
     assert_valid(dp)
-    (inside,) = (row for row in table(dp, "media") if row["filePath"].startswith("media/"))
-    assert inside["filePath"] == "media/my pictures/pack.npz-1.png"
+    inside = [row["filePath"] for row in table(dp, "media") if row["filePath"].startswith("media/")]
+    assert inside == ["media/my pictures/pack.npz-1.png"]  # the others, unchanged copies, are gone
 
 
 def test_a_species_in_the_second_box_of_a_picture_is_named(made, dp) -> None:
     images = edit(made, ("rename", "", "new-01", "Vulpes vulpes")).images
-    other, (fox, *foxes) = (
-        np.flatnonzero(images.kind == "known")[0],
-        np.flatnonzero(images.category_id == "new-01"),
-    )
+    other = np.flatnonzero(images.kind == "known")[0]
+    fox, *foxes = np.flatnonzero(images.category_id == "new-01")
     found, path = Discovery.load(made), [str(one) for one in images.path]
     path[other], path[fox] = (f"{path[other]}#xywh=percent:{corner},{corner},40,40" for corner in (0, 50))
     replace(found, images=images.assign(path=path).drop(index=foxes).reset_index(drop=True)).save(made)
@@ -248,26 +240,18 @@ def test_a_species_in_the_second_box_of_a_picture_is_named(made, dp) -> None:
     assert {row["bboxX"] for row in table(dp, "observations")} == {"", "0", "0.5"}
 
 
-def test_an_event_begins_before_it_ends_though_the_clock_is_set_back_in_it(made, dp) -> None:
-    found = Discovery.load(made)
-    for row, (time, offset) in enumerate((("02:59:58", "+02:00"), ("02:00:01", "+01:00"))):
-        photo(Path(found.images.path[row]), {0x9003: f"2024:10:27 {time}", 0x9011: offset}, format="JPEG")
-    group = ["n-17" if row < 2 else "" for row in range(len(found.images))]
-    replace(found, images=found.images.assign(group=group)).save(made)
-    write_camtrap(made, dp)
-    events = [row for row in table(dp, "observations") if row["eventID"] == "n-17"]
-    times = [(row["eventStart"], row["eventEnd"]) for row in events]
-    assert times == [("2024-10-27T02:59:58+02:00", "2024-10-27T02:00:01+01:00")] * 2
-
-
-SPECIES = ["Vulpes vulpes", "Canis lupus", "Canis latrans", "Sus scrofa", "Ursus arctos", "Lynx lynx", "Gulo gulo",
-           "Puma concolor", "Panthera leo", "Rangifer tarandus", "Procyon lotor", "Capra ibex", "Ovis canadensis",
-           "Alces alces", "Lynx rufus", "Canis lupus familiaris", "Bos taurus", "Marmota monax"]  # fmt: skip
-OTHERS = ["Ankle boot", "Red kite", "red fox", "Lesser panda", "Common iguana", "Giant panda", "Roe deer", "Bag",
-          "Canis", "new-01", "T-shirt", "Sea otter", "Sea lions", "Wild boar", "VULPES VULPES", "Vulpes Vulpes",
-          "Vulpes sp.", "near Bag, new 1", "Guinea hens", ""]  # fmt: skip
+SPECIES = [
+    "Vulpes vulpes",
+    "Canis lupus",
+    "Ursus arctos",
+    "Lynx lynx",
+    "Capra ibex",
+    "Canis lupus familiaris",
+]
+OTHERS = ["Ankle boot", "Red kite", "red fox", "Lesser panda", "Roe deer", "Canis", "new-01", "T-shirt", "Sea lions",
+          "VULPES VULPES", "Vulpes Vulpes", "Vulpes sp.", "near Bag, new 1", "Guinea hens", ""]  # fmt: skip
 TYPES = {"Red kite": "animal", "Human": "human", "people": "human", "vehicle": "vehicle", "Empty": "blank",
-         "blank": "blank", "new-03": "unknown"}  # fmt: skip
+         "new-03": "unknown"}  # fmt: skip
 
 
 def test_scientific_names_types_and_addresses() -> None:
@@ -279,44 +263,19 @@ def test_scientific_names_types_and_addresses() -> None:
     assert FILE_PATH.match(camtrap.media_address("/../x.jpg"))
 
 
-def test_it_says_what_the_standard_asks_for_and_what_is_missing(made) -> None:
-    results = read_results_table(made)
-    content = camtrap.build_datapackage(
-        results, {}, [JULY, MAY], [], ["Sus scrofa", "Canis lupus", "Sus scrofa"]
-    )
-    assert {"resources", "profile", "created", "project", "spatial", "temporal", "taxonomic"} <= set(content)
-    assert [one["name"] for one in content["resources"]] == ["deployments", "media", "observations"]
-    for one in content["resources"]:
-        assert one["profile"] == "tabular-data-resource"
-        assert one["schema"].endswith(f"/1.0.2/{one['name']}-table-schema.json")
-    assert content["profile"].endswith("/1.0.2/camtrap-dp-profile.json")
-    assert datetime.fromisoformat(content["created"]).tzinfo is not None
-    assert content["temporal"] == {"start": "2020-05-01", "end": "2020-07-01"}
-    assert content["taxonomic"] == [{"scientificName": "Canis lupus"}, {"scientificName": "Sus scrofa"}]
-    project = {"title": "my pictures", "individualAnimals": False, "observationLevel": ["media"]}
-    assert content["project"] == project
-    assert content["name"] == "my-pictures"
-    assert missing_fields(content) == ["contributors", "project.samplingDesign", "project.captureMethod"]
-
-
 def test_what_people_add_to_it_stays(made) -> None:
-    results = read_results_table(made)
+    results, sus = read_results_table(made), {"scientificName": "Sus scrofa", "taxonRank": "species"}
     held = camtrap.build_datapackage(results, {}, [MAY], [], [])
-    held["contributors"], held["licenses"] = [{"title": "A. Person"}], ["mine"]
-    held["project"] |= {"samplingDesign": "opportunistic", "captureMethod": ["x"], "title": "Mine"}
-    sus = {"scientificName": "Sus scrofa", "taxonRank": "species"}
+    held["project"] |= {"title": "Mine"}
     held["taxonomic"] = [sus, {"scientificName": "Old name"}]
     held["sources"].append({"title": "Another"})
     held["resources"].append({"name": "individuals", "data": []})
     again = camtrap.build_datapackage(results, held, [MAY], [(4.0, 50.7), (5.7, 51.5)], ["Sus scrofa"])
-    assert missing_fields(again) == []
-    assert (again["project"]["title"], again["licenses"], again["taxonomic"]) == ("Mine", ["mine"], [sus])
+    assert (again["project"]["title"], again["taxonomic"]) == ("Mine", [sus])
     assert [one["title"] for one in again["sources"]] == ["Another", "Holotype"]
-    names = [one["name"] for one in again["resources"]]
-    assert names == ["deployments", "media", "observations", "individuals"]
+    assert again["resources"][-1]["name"] == "individuals"
     ring = again["spatial"]["coordinates"][0]
     assert ring[0] == ring[-1] == [4.0, 50.7]
-    assert [5.7, 51.5] in ring
     assert camtrap.build_datapackage(results, again, [MAY], [], [])["spatial"] == again["spatial"]
 
 
@@ -363,10 +322,8 @@ def test_times_span_the_images_and_what_people_fill_in_stays() -> None:
     assert camtrap.merge_deployments({"a": headers([JUNE], FILE_CLOCK)}, [])[0]["timestampIssues"] == "true"
     filled = row | {"latitude": "-51.5", "habitat": "dune", "deploymentEnd": "?", "timestampIssues": "true"}
     empty = dict.fromkeys(DEPLOYMENTS, "")
-    other, bare = (
-        empty | {"deploymentID": "b", "cameraID": "7"},
-        empty | {"deploymentID": "c", "deploymentEnd": "y"},
-    )
+    other = empty | {"deploymentID": "b", "cameraID": "7"}
+    bare = empty | {"deploymentID": "c", "deploymentEnd": "y"}
     first, second = camtrap.merge_deployments({"a": headers([JUNE])}, [filled, other, bare])
     assert second["deploymentID"] == "b"  # nothing was filled into c
     assert (first["latitude"], first["habitat"], first["timestampIssues"]) == ("-51.5", "dune", "true")

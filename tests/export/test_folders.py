@@ -17,15 +17,7 @@ from holotype.data.load import load_table
 from holotype.data.readers.folder import REJECTED_FOLDER, SORTED_FOLDER, UNREADABLE_FOLDER, read_folder
 from holotype.errors import InputError
 from holotype.export import folders
-from holotype.export.folders import (
-    COPY,
-    HARD_LINK,
-    SYMLINK,
-    FoldersResult,
-    TargetFile,
-    new_folder,
-    write_folders,
-)
+from holotype.export.folders import COPY, HARD_LINK, SYMLINK, TargetFile, new_folder, write_folders
 from holotype.results.discovery import Discovery
 from holotype.utils import atomic
 
@@ -45,9 +37,7 @@ def images(tmp_path) -> list[str]:
     return [picture(tmp_path / "photos" / f"{i}.png", i) for i in range(4)]
 
 
-def sort(
-    root: Path, images: list[str], names: str = "cat cat dog dog", *, overwrite=False, **how
-) -> FoldersResult:
+def sort(root: Path, images: list[str], names: str = "cat cat dog dog", *, overwrite=False, **how):
     """names: folders, one word per image."""
     with new_folder(root, "r1", overwrite=overwrite) as new:
         return new.add([TargetFile(*pair) for pair in zip(images, names.split(), strict=True)], **how)
@@ -156,20 +146,11 @@ def test_ones_own_is_replaced_whole_with_overwrite_alone(tmp_path, images, copy)
     assert done.made == {COPY if copy else HARD_LINK: 4}
     assert sorted(os.listdir(out)) == [SORTED_FOLDER, "cat", "emu"]
     assert sorted(os.listdir(tmp_path)) == ["out", "photos"]
-    (tmp_path / "photos").rename(
-        tmp_path / "archive"
-    )  # the hard links have content that lies elsewhere as well
-    if not copy:
-        assert sort(out, [path.replace("photos", "archive") for path in images], overwrite=True).images == 4
 
 
 CHANGES = {
     "an added file": (False, "cat/notes.txt", lambda out, _: (out / "cat" / "notes.txt").write_text("mine")),
-    "an added link": (
-        False,
-        "cat/mine",
-        lambda out, _: (out / "cat" / "mine").symlink_to(out.parent / "photos"),
-    ),
+    "an added link": (False, "cat/mine", lambda out, _: (out / "cat" / "mine").symlink_to(out.parent)),
     "a changed copy": (True, "cat/1.png", lambda out, _: picture(out / "cat" / "1.png", 88)),
     "a copy without original": (True, "cat/1.png", lambda _, images: Path(images[1]).unlink()),
     "the last link": (False, "cat/1.png", lambda _, images: Path(images[1]).unlink()),
@@ -230,11 +211,21 @@ def sizes(root: Path) -> Counter[str]:
 
 def test_every_image_lies_in_its_category_and_moves_with_corrections(tmp_path) -> None:
     run, out = made_run(tmp_path), tmp_path / "sorted"
-    first = write_folders(run, out)
     found = Discovery.load(run)
-    assert first.images == len(found.images) == sum(sizes(out).values())
+    (tmp_path / "pack.npz").write_bytes(b"cut off")
+    columns = ["path", "category", "category_id", "kind", "problem"]
+    found.images.loc[5, columns[1:]] = ["", "", "", "cut off"]
+    found.images.loc[6, columns] = [
+        f"{tmp_path / 'pack.npz'}#1",
+        "",
+        "",
+        "",
+        "cut off",
+    ]  # is no file: left out
+    found.save(run)
+    assert write_folders(run, out).images == len(found.images) - 1 == sum(sizes(out).values())
+    assert sizes(out)[UNREADABLE_FOLDER] == 1
     assert sizes(out)["_script_alert(1)__script_"] == found.category("<script>alert(1)</script>").n
-    assert sizes(out)["Käfer ✓"] == found.category("Käfer ✓").n
     one, other = paths(run, "Bag")[:2]
     edit(run, ("rename", "", "new-01", "a/b: c?"), ("merge", "", "new-03", "new-02"))
     edit(run, ("move", one, "", "_rejected"), ("reject", other, "", ""))
@@ -244,22 +235,7 @@ def test_every_image_lies_in_its_category_and_moves_with_corrections(tmp_path) -
     assert named["_rejected (2)"] == 1  # the category of that name
     assert [file.name for file in (out / REJECTED_FOLDER).iterdir()] == [Path(other).name.replace('"', "_")]
     assert "new-03" not in named
-    assert sum(named.values()) == len(found.images)
     # as a collection of its own: what was rejected comes back neither as a class nor among the rest
     read = load_table(out)
-    assert len(read) == len(found.images) - 1
+    assert len(read) == len(found.images) - 3
     assert REJECTED_FOLDER not in read.known
-
-
-def test_what_cannot_be_read_lies_apart_and_is_left_out_where_it_is_no_file(tmp_path) -> None:
-    run = made_run(tmp_path)
-    found = Discovery.load(run)
-    (tmp_path / "pack.npz").write_bytes(b"cut off")
-    columns = ["path", "category", "category_id", "kind", "problem"]
-    found.images.loc[5, columns[1:]] = ["", "", "", "cut off"]
-    found.images.loc[6, columns] = [f"{tmp_path / 'pack.npz'}#1", "", "", "", "cut off"]
-    found.save(run)
-    assert write_folders(run, tmp_path / "sorted").images == len(found.images) - 1
-    (file,) = (tmp_path / "sorted" / UNREADABLE_FOLDER).iterdir()
-    assert file.name == Path(found.images.path[5]).name
-    assert not (tmp_path / "sorted" / REJECTED_FOLDER).exists()

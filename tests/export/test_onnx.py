@@ -1,7 +1,8 @@
-"""The ONNX file says what torch says, for any number of images, and knows its categories."""
+"""The ONNX file says what torch says, for any number of images; so it is where a method makes its own encoder."""
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import shutil
 import sys
@@ -15,7 +16,9 @@ import torch
 from PIL import Image
 from torch import Tensor
 
+from export.made_results import edit
 from holotype.cli import run_command
+from holotype.data.load import load_table
 from holotype.errors import InputError
 from holotype.export import onnx as module
 from holotype.export.assign import load_corrected
@@ -25,17 +28,23 @@ from holotype.export.onnx import (
     ParitySample,
     compare_outputs,
     export_onnx,
+    parity_sample,
 )
-from holotype.methods import Prediction
+from holotype.methods import METHODS, Method, Prediction
 from holotype.methods.debgcd import DebGCD
+from holotype.models.backbone import load_backbone
 from holotype.models.zoo import import_timm
-from holotype.results.edits import Edit, apply_edits
+from holotype.results.discovery import RunFacts
+from holotype.runs.experiment import default_experiment
 from holotype.runs.model_io import TrainedModel, load_model
-from small_run import RUN_ID, small_discovery, train_small
+from holotype.runs.predict import RoundContext, fit_lda_of, place_images
+from holotype.runs.resources import ResourceCache, RunData
+from holotype.runs.run import Run, begin_run, finish_run
+from holotype.training.encoder import Encoder
+from small_run import RUN_ID, frozen_features, small_discovery, train_small
+from tests.training.stubs import ClustersAtTheEnd, TokensThenImages
 
 command = partial(run_command, "export")
-
-METHODS = ["rpc", "rpc with an opinion", "debgcd", "simgcd", "kmeans"]
 
 
 @pytest.fixture(scope="module")
@@ -47,9 +56,8 @@ def trained_by(tmp_path_factory, squares_folder, tiny_backbone_file):
         if name not in folders:
             folders[name] = tmp_path_factory.mktemp("run")
             method, _, opinion = name.partition(" ")
-            train_small(
-                folders[name], squares_folder, tiny_backbone_file, method, epochs=1, opinion=bool(opinion)
-            )
+            how = {"epochs": 1, "opinion": bool(opinion)}
+            train_small(folders[name], squares_folder, tiny_backbone_file, method, **how)
         return folders[name]
 
     return train
@@ -91,7 +99,7 @@ def test_a_rotary_network_becomes_a_graph_too(runtime, squares_folder, tmp_path)
     assert max(parity.features, parity.probability) < 1e-5
 
 
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("method", ["rpc", "rpc with an opinion", "debgcd", "simgcd", "kmeans"])
 def test_onnx_places_images_as_torch_does(method, trained_by, runtime, squares_folder, tmp_path) -> None:
     run = trained_by(method)
     assert export_onnx(run, tmp_path / "model.onnx").sound
@@ -122,10 +130,10 @@ def test_the_names_of_today_are_told(run, tmp_path, caplog) -> None:
     one, two = trained.ids[2:4]
     rows = [("rename", "", "red", "crimson"), ("merge", "", one, "red"), ("reject", "", two, ""),
             ("move", "0.png", "green", "limes")]  # fmt: skip
-    made = [Edit(found.run_id, f"t{i}", *row) for i, row in enumerate(rows)]
     for file in ("model.json", "model.safetensors"):
         shutil.copy(run / file, tmp_path / file)
-    apply_edits(found, made).discovery.save(tmp_path)
+    found.save(tmp_path)
+    edit(tmp_path, *rows)
     told = module.model_facts(load_corrected(tmp_path, trained))
     assert told["licence"].startswith("unknown Nobody says")  # so that whoever gets the file reads it
     assert json.loads(told["categories"]) == list(trained.ids)
@@ -135,23 +143,15 @@ def test_the_names_of_today_are_told(run, tmp_path, caplog) -> None:
     assert "no logits for what was split off by hand (limes)" in caplog.text
 
 
-@pytest.mark.parametrize(
-    ("features", "logits", "sound"),
-    [
-        ([[1.0, 2.0]], [[4.0, 0.0]], True),
-        ([[1.0, 2.1]], [[4.0, 0.0]], False),
-        ([[1.0, 2.0]], [[3.0, 0.0]], False),
-        ([[1.0, 2.0]], [[0.0, 4.0]], False),  # as sure of another category
-    ],
-)
-def test_features_category_and_probability_are_compared(features, logits, sound) -> None:
+def test_features_category_and_probability_are_compared() -> None:
     p = 1 / (1 + np.exp(-4.0))
     one = ParitySample(np.zeros((1, 3, 4, 4)), np.array([[1.0, 2.0]]), np.array([0]), np.array([p]))
-    session = SimpleNamespace(run=lambda *_: (np.array(features), np.array(logits)))
-    assert compare_outputs([one], session).sound == sound
-
-
-# -- what is refused --------------------------------------------------------------------------------------
+    # as it is; another feature; less sure; as sure of another category
+    for feature, logits, sound in ((2.0, [4.0, 0.0], True), (2.1, [4.0, 0.0], False), (2.0, [3.0, 0.0], False),
+                                   (2.0, [0.0, 4.0], False)):  # fmt: skip
+        found = np.array([[1.0, feature]]), np.array([logits])
+        session = SimpleNamespace(run=lambda *_, found=found: found)
+        assert compare_outputs([one], session).sound == sound
 
 
 def by_the_other_head(method: DebGCD, features: Tensor) -> Prediction:
@@ -161,9 +161,7 @@ def by_the_other_head(method: DebGCD, features: Tensor) -> Prediction:
 
 
 @pytest.mark.parametrize("other", [False, True])
-def test_a_graph_of_another_head_is_found_out_and_not_written(
-    trained_by, tmp_path, monkeypatch, capsys, other
-) -> None:
+def test_a_graph_of_another_head_is_not_written(trained_by, tmp_path, monkeypatch, capsys, other) -> None:
     """The logits are those of the classifier, which a method need not place images by."""
     run, file = trained_by("debgcd"), tmp_path / "model.onnx"
     if other:
@@ -184,13 +182,9 @@ def test_a_graph_of_another_head_is_found_out_and_not_written(
     assert props["run_id"] == RUN_ID
 
 
-def test_a_bad_name_a_file_of_somebody_else_and_what_is_no_graph_are_refused(
-    run, tmp_path, monkeypatch
-) -> None:
+def test_a_bad_name_a_file_of_others_and_what_is_no_graph_are_refused(run, tmp_path, monkeypatch) -> None:
     def fails(*_, **__):
-        raise RuntimeError(
-            "You marked batch as dynamic\n  but your code specialized it to be a constant (2)."
-        )
+        raise RuntimeError("You marked batch as dynamic\n  but your code made it a constant (2).")
 
     file = tmp_path / "model.onnx"
     monkeypatch.setattr(module, "_packages", lambda: (None, None))
@@ -205,9 +199,88 @@ def test_a_bad_name_a_file_of_somebody_else_and_what_is_no_graph_are_refused(
     with pytest.raises(InputError, match="--overwrite"):
         export_onnx(run, file)
     assert file.read_bytes() == b"of somebody else"
-
-
-def test_without_the_extra_it_is_one_sentence(run, tmp_path, monkeypatch) -> None:
+    file.unlink()
+    monkeypatch.undo()
     monkeypatch.setitem(sys.modules, "onnx", None)
     with pytest.raises(InputError, match=r"pip install 'holotype\[onnx\]'"):
         export_onnx(run, tmp_path / "model.onnx")
+
+
+HALF = np.arange(0, 64, 2)
+
+
+class Stretched(TokensThenImages):
+    """Places images by features that no encoder alone gives."""
+
+    def embed(self, stage, inputs):
+        assert stage.name == "prompt" or not self.training
+        return 3 * super().embed(stage, inputs)
+
+
+@pytest.fixture(scope="module")
+def trained_run(tmp_path_factory, squares_folder, tiny_backbone_file):
+    """Trained on every second square."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(METHODS, "stretched", Stretched)
+        folder = tmp_path_factory.mktemp("run")
+        whole = load_table(squares_folder / "squares.csv")
+        experiment = default_experiment("stretched", "images")
+        experiment.k, experiment.device, experiment.progress = 4, "cpu", False
+        experiment.out, experiment.backbone.name = str(folder), str(tiny_backbone_file)
+        experiment.train.epochs, experiment.train.batch_size = 3, 16
+        experiment.cache_views = "4+2"
+        run = begin_run(experiment, ResourceCache(data=RunData(whole.take(HALF), 4)))
+        assert isinstance(run, Run)
+        prediction = run.loop.fit()
+        context = RoundContext("own-1", RunFacts(title="squares"), table=whole, rows=HALF)
+        placed = place_images(run.loop, prediction, run.prepared, context, folder)
+        record = finish_run(run, prediction, 1.0, 1, context)
+        yield folder, run, placed, record
+
+
+def test_the_record_names_both_kinds_of_stages_and_the_exported_graph_is_the_encoder(trained_run) -> None:
+    folder, run, _, record = trained_run
+    trained = load_model(folder, "cpu")
+    parity = compare_outputs([parity_sample(trained, 5, 0)], TorchSession(trained))
+    assert parity.sound
+    assert parity.features < 1e-4
+    assert record.made.mode == "cached 4+0 3 epochs, images 2 epochs"
+    assert record.made.epochs == 5
+    assert record.identity.views == "4+0"
+    stored = json.loads((folder / "scores.json").read_text())
+    assert stored["made"]["mode"] == record.made.mode
+    assert run.loop.position.counter == 5 * run.loop.steps
+
+
+def test_images_that_were_not_trained_on_go_through_the_methods_own_encoder(trained_run) -> None:
+    folder, run, placed, _ = trained_run
+    others = np.setdiff1d(np.arange(64), HALF)
+    read = load_model(folder, "cpu").features(list(placed.table.path))
+    assert np.allclose(read.features[HALF], placed.features[HALF], atol=1e-4)
+    assert np.allclose(read.features[others], placed.features[others], atol=1e-4)
+    plain = run.loop.method.encoder(torch.zeros(1, 3, 32, 32)).detach().norm()
+    assert np.median(np.linalg.norm(placed.features, axis=1)) > 2 * float(plain)  # stretched
+    said = run.loop.method.predict(torch.from_numpy(placed.features[others])).category
+    assert placed.said.category[others].tolist() == said.tolist()
+
+
+def test_an_opinion_beside_a_stage_on_images_has_tokens_of_its_own(trained_run, tmp_path) -> None:
+    folder, run, placed, _ = trained_run
+    trained, embedded = load_model(folder, "cpu"), frozen_features(run, tmp_path)
+    own = place_images(run.loop, run.loop.predict(), run.prepared, RoundContext("own-1", RunFacts()), folder)
+    frozen = Encoder(load_backbone(run.experiment.backbone), trained.compute)
+    asked = dataclasses.replace(trained, opinion=fit_lda_of(own, embedded).kept(), frozen=frozen)
+    read = asked.features(list(run.loop.table.path))
+    assert np.allclose(read.frozen, embedded, atol=1e-4)
+    assert np.allclose(read.features, placed.features[HALF], atol=1e-4)
+    samples = [parity_sample(asked, 5, 0)]
+    assert compare_outputs(samples, TorchSession(asked)).sound
+    assert compare_outputs(samples, TorchSession(trained)).probability > 0.01
+
+
+def test_a_method_without_logits_is_not_exported(trained_run, tmp_path, monkeypatch) -> None:
+    monkeypatch.setattr("holotype.export.onnx._packages", lambda: (None, None))
+    monkeypatch.delattr(TokensThenImages.__mro__[1], "logits")
+    assert Stretched.logits is Method.logits is ClustersAtTheEnd.logits
+    with pytest.raises(InputError, match="Stretched has no logits, by which an exported model"):
+        export_onnx(trained_run[0], tmp_path / "model.onnx")

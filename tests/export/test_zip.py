@@ -26,11 +26,8 @@ TABLES = ("assignments.csv", "categories.csv")
 @pytest.fixture
 def run(tmp_path) -> Path:
     found = make_discovery(tmp_path / "collection", 40)
-    found.facts = RunFacts(
-        title="Käfer",
-        root=str(tmp_path / "collection"),
-        provenance={"command": f"holotype discover {tmp_path}"},
-    )
+    about = {"command": f"holotype discover {tmp_path}"}
+    found.facts = RunFacts(title="Käfer", root=str(tmp_path / "collection"), provenance=about)
     found.images.loc[2, "problem"] = f"{found.images.path[2]} is cut off"
     found.save(tmp_path / "run")
     return tmp_path / "run"
@@ -46,15 +43,12 @@ def test_it_holds_the_report_and_tables_and_nothing_of_this_machine(run, tmp_pat
     file = tmp_path / "to mail.zip"
     assert command([str(run), "--zip", str(file), "--no-progress"]) == 0
     said = capsys.readouterr().out
-    assert f"To mail: {file}, {file.stat().st_size / 1000:.1f} kB: the report with 40 small pictures" in said
-    assert "assignments.csv and categories.csv" in said
+    assert f"To mail: {file}, {file.stat().st_size / 1000:.1f} kB" in said
     names = ("README.txt", "report.html", "report/data.js", "report/thumbs/00000.jpg", *TABLES)
     inside = parts(file)
     assert set(inside) == {f"to mail/{name}" for name in names}
     assert "Käfer" in inside["to mail/README.txt"].decode()
-    table = pd.read_csv(
-        io.BytesIO(inside["to mail/assignments.csv"]), encoding="utf-8-sig", keep_default_na=False
-    )
+    table = pd.read_csv(io.BytesIO(inside["to mail/assignments.csv"]), encoding="utf-8-sig")
     assert len(table) == 40
     assert (tmp_path / "collection" / table.path.iloc[4]).is_file()
     assert inside["to mail/assignments.csv"].startswith("\ufeff".encode())  # Excel knows accents by it
@@ -94,11 +88,7 @@ def test_places_boxes_and_bursts(run, tmp_path):
 def test_a_file_that_exists_and_other_names_are_refused_before_anything_is_begun(run, tmp_path):
     (tmp_path / "thesis.zip").write_bytes(b"mine")
     (tmp_path / "folder.zip").mkdir()
-    refusals = {
-        "thesis.zip": "--overwrite",
-        "report.html": r"does not end in \.zip",
-        "folder.zip": "is not a file",
-    }
+    refusals = {"thesis.zip": "--overwrite", "report.html": "does not end in", "folder.zip": "is not a file"}
     for name, says in refusals.items():
         with pytest.raises(InputError, match=says):
             command([str(run), "--zip", str(tmp_path / name), "--no-progress"])

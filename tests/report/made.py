@@ -115,15 +115,9 @@ def _count(k: int, known: int) -> dict:
 
 def _facts() -> RunFacts:
     caveat = "The embedded backbone is small; scores are comparable with each other only."
-    return RunFacts(
-        k=12,
-        in_use=9,
-        steps=1000,
-        provenance={
-            "backbone": {"name": "embedded", "caveat": caveat},
-            "versions": {"holotype": "0.1", "torch": "2.13"},
-        },
-    )
+    versions = {"holotype": "0.1", "torch": "2.13"}
+    provenance = {"backbone": {"name": "embedded", "caveat": caveat}, "versions": versions}
+    return RunFacts(k=12, in_use=9, steps=1000, provenance=provenance)
 
 
 def write_scores(run: Path) -> None:

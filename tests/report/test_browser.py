@@ -4,24 +4,22 @@ from __future__ import annotations
 
 import math
 import re
-from pathlib import Path
+from urllib.parse import quote
 
 import numpy as np
 import pandas as pd
 import pytest
 
 from holotype.data.boxes import Box, with_box
-from holotype.results.discovery import Discovery, RunFacts
+from report.browser import press
 from report.conftest import directions
-from report.keys import press
 from report.made import KNOWN, ODD, make_discovery
 
 VIEWS = ("overview", "category", "map", "relations", "doubtful", "settings")
 TILES = ".content > .gallery .tile"
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("width", [1280, 390])
+@pytest.mark.parametrize(("scheme", "width"), [("light", 1280), ("dark", 390)])
 def test_every_view_renders_and_fits_and_names_run_nothing(open_page, reported, scheme, width):
     report = reported / "run" / "report.html"
     page = open_page(report, viewport={"width": width, "height": 844}, color_scheme=scheme)
@@ -31,36 +29,27 @@ def test_every_view_renders_and_fits_and_names_run_nothing(open_page, reported, 
         assert tab.locator("#nav [aria-current]").count() == 1
         assert tab.locator("main h1").first.is_visible()
         assert tab.evaluate("document.documentElement.scrollWidth <= innerWidth"), view
-        assert tab.evaluate("scrollY") == 0, (
-            view
-        )  # no element has the name of a view, or it would be scrolled to
+        assert tab.evaluate("scrollY") == 0, view  # no element has the name of a view
 
 
-def test_the_overview_says_what_was_found_and_originals_open_whatever_their_names(page):
+def test_the_overview_of_thousands_of_images_and_originals_whatever_their_names(open_page, tmp_path):
+    page = open_page(make_discovery(tmp_path, 2000, known=5, novel=4, files=60))
     tab = page.open()
     assert tab.get_by_text(KNOWN[3], exact=True).first.is_visible()
-    assert tab.locator("h1").inner_text() == "90 images: 5 known classes and 4 new categories"
-    assert tab.locator(".card.novel").count() == 4
+    assert tab.locator("h1").inner_text() == "2,000 images: 5 known classes and 4 new categories"
     assert "8 to 11 categories" in tab.locator("#count").inner_text()
-    assert "9 in use" in tab.locator("#count").inner_text()
-    card = tab.locator(".card.novel").first
-    assert "closest to" in card.inner_text()
-    assert card.locator(".bars li").count() == 4
-    tab = page.open("category/Sneaker")
+    assert (
+        tab.locator(".card.novel").count()
+        == tab.locator(".card.novel").first.locator(".bars li").count()
+        == 4
+    )
     for name in ODD:
-        tab.locator(f'{TILES}[title^="{name.split(chr(34))[0]}"]').first.dblclick()
+        page.open("find/" + quote(name, safe=""))
+        tab.locator(".tile").first.dblclick()
         picture = tab.locator("dialog img.large")
         picture.evaluate("image => image.decode()")
         assert picture.evaluate("image => image.naturalWidth") == 96
         press(tab, "Escape", "Escape")  # the double click selected
-
-
-def test_five_thousand_images_open(open_page, tmp_path):
-    page = open_page(make_discovery(tmp_path, 5000, known=20, novel=20, files=60))
-    tab = page.open()
-    for view in VIEWS[1:]:
-        tab.evaluate(f"location.hash = '#{view}'")
-        tab.wait_for_selector(f"main.{view}")
 
 
 def test_without_its_data_the_page_says_so(own_page):
@@ -97,31 +86,6 @@ def test_the_map_shows_the_image_under_the_mouse_and_answers_mouse_and_keyboard(
     assert "1 selected" in tab.locator("#selection").inner_text()
 
 
-def test_a_gallery_answers_the_keyboard(page):
-    tab = page.open("category/new-01")
-    tiles = tab.locator(TILES)
-    typical = Discovery.load(page.report.parent).category("new-01").exemplars[0]
-    assert tiles.first.get_attribute("title").startswith(Path(typical).name)
-    tiles.first.focus()
-    press(tab, "Space", "ArrowRight", "ArrowRight", "Space", "Enter")
-    assert tab.locator("dialog").is_visible()
-    press(tab, "ArrowRight")
-    assert "4 of 10" in tab.locator("dialog").inner_text()
-    press(tab, "Escape")
-    assert tab.locator(f'{TILES}[aria-selected="true"]').count() == 2
-    press(tab, "Escape")
-    assert tab.locator("#selection").is_hidden()
-    for key in ("Space", "r", "ArrowLeft", "Space"):  # an edit does not lose the place
-        press(tab, key)
-        tab.wait_for_timeout(50)
-    assert "1 selected" in tab.locator("#selection").inner_text()
-    assert tiles.count() == 9
-    press(tab, "Escape")
-    for number, view in enumerate(VIEWS, start=1):
-        press(tab, str(number))
-        tab.wait_for_selector(f"main.{view}")
-
-
 def test_boxes_are_framed_in_their_picture_and_named_by_edits(open_page, tmp_path):
     found, half = make_discovery(tmp_path / "a b#c", 60), Box(0.25, 0.5, 0.5, 0.25)
     found.images["path"] = [with_box(path, half) for path in found.images["path"]]
@@ -136,18 +100,13 @@ def test_boxes_are_framed_in_their_picture_and_named_by_edits(open_page, tmp_pat
     outer, inner = (tab.locator(one).bounding_box() for one in (".framed img", ".framed .box"))
     assert inner["x"] - outer["x"] == pytest.approx(outer["width"] / 4, abs=3)
     assert inner["y"] - outer["y"] == pytest.approx(outer["height"] / 2, abs=3)
-    assert inner["width"] == pytest.approx(outer["width"] / 2, abs=8)
-    words = tab.locator("dialog").inner_text()
-    assert "25, 50, 50, 25 % (left, top, width, height)" in words
-    assert "#xywh" not in words
-    assert "#xywh" not in tab.locator(".framed img").get_attribute("src")
+    assert "25, 50, 50, 25 % (left, top, width, height)" in tab.locator("dialog").inner_text()
     tab = page.open("find/picture 00020")
     tab.locator(".tile").first.click()
     press(tab, "r")
     stored = "JSON.parse(localStorage.getItem(Object.keys(localStorage).find((k) => k.includes('edits'))))"
     images = [edit["image"] for edit in tab.evaluate(stored)]
     assert [image.partition("#xywh")[1:] for image in images] == [("#xywh", "=percent:25,50,50,25")]
-    assert "#xywh" not in tab.locator("main").inner_text()
 
 
 def test_one_frame_of_a_burst_asks_for_all_and_what_is_done_to_one_is_offered_for_the_others(
@@ -201,59 +160,19 @@ def test_galleries_by_day_and_camera(open_page, tmp_path):
     choose("From", times[2][:10])
     assert titles() == times[2:]
     assert "no longer selected" in tab.locator("#toast").inner_text()
-    choose("to", times[-2][:10])
-    assert len(titles()) == n - 3
     camera.select_option("trap <1>")
-    assert 0 < len(titles()) < n - 3
-    tab.locator(f"{TILES} .zoomer").first.click(force=True)
-    words = tab.locator("dialog").inner_text()
-    assert "trap <1>" in words
-    assert "06:30:00+02:00" in words
-    press(tab, "Escape")
+    assert 0 < len(titles()) < n - 2
     tab.get_by_role("button", name="All days and cameras").click()
     assert len(titles()) == n
     page.open("find/picture")  # doubtful images, and those that were found, are sieved too
     every = tab.locator("main .tile").count()
     camera.select_option("trap <0>")
     assert 0 < tab.locator("main .tile").count() < every
-    page.open("doubtful")
-    assert camera.input_value() == "0"
-    choose("From", "2030-01-01")
-    assert tab.locator("main .gallery").first.locator(".tile").count() == 0
-
-
-def test_a_report_without_bursts_and_headers_offers_nothing_of_them(page):
-    tab = page.open("category/Sneaker")
-    assert "burst" not in tab.locator("main").inner_text()
-    assert tab.locator("input[type=date]").count() == 0
-    options = ["most typical first", "least typical first", "least probable first", "by file name"]
-    assert tab.get_by_label("Sort").locator("option").all_inner_texts() == options
-    tab.locator(TILES).first.click()
-    assert tab.locator("#selection button").first.inner_text() == "Move to…"
 
 
 def find(tab, words: str) -> None:
     tab.locator("#find-field").fill(words)
     tab.wait_for_selector("main.find")
-
-
-def test_a_part_of_a_name_finds_images_and_says_where_they_are(page):
-    tab = page.open("overview")
-    press(tab, "/")
-    assert tab.evaluate("document.activeElement.id") == "find-field"
-    tab.keyboard.type("PICTURE 0008")
-    tab.wait_for_selector("main.find")
-    assert tab.evaluate("document.activeElement.id") == "find-field"  # typing goes on
-    assert tab.locator("h1").inner_text() == "10 images with “PICTURE 0008” in the name"
-    captions = tab.locator(".tile .caption").all_inner_texts()
-    assert all("new-04" in caption and "picture 0008" in caption for caption in captions)
-    assert tab.locator(".lead a").inner_text() == "new-04"
-    press(tab, "Enter", "Space", "ArrowRight", "Space", "r")
-    assert tab.locator("#edits-button").inner_text() == "2 edits"
-    assert tab.locator(".tile .caption", has_text="in no category").count() == 2
-    tab.evaluate("history.back()")
-    tab.wait_for_selector("main.overview")
-    assert tab.locator("#find-field").input_value() == ""
 
 
 def test_hostile_names_are_found_and_run_nothing(page):
@@ -265,22 +184,6 @@ def test_hostile_names_are_found_and_run_nothing(page):
         hits = tab.locator(".tile .caption .what")
         assert hits.all_inner_texts() == ([name] if name in ODD else [])
         assert tab.locator("main b, main script, main img").count() == 0
-        if name in ODD:
-            tab.locator(".tile").press("s")
-            tab.wait_for_selector("main.alike")
-            assert name in tab.locator("h1").inner_text()
-            assert "features of this run were not kept" in tab.locator(".lead").inner_text()
-
-
-def test_folders_below_that_of_the_images_count(open_page, tmp_path):
-    """All images lie in one folder of the collection: its name is a part of theirs."""
-    found = make_discovery(tmp_path / "photos", 20)
-    found.facts = RunFacts(root=str(tmp_path / "photos"))
-    tab = open_page(found).open("find/" + "my%20pictures%2F")
-    assert tab.locator("h1").inner_text().startswith("20 images")
-    assert tab.locator("#find-field").input_value() == "my pictures/"
-    find(tab, "photos")
-    assert tab.locator("h1").inner_text().startswith("0 images")
 
 
 def test_more_like_this_shows_the_nearest_whatever_their_category(open_page, tmp_path):
@@ -305,17 +208,8 @@ def test_more_like_this_shows_the_nearest_whatever_their_category(open_page, tmp
     tab.locator(".choices").get_by_role("option", name="new-02").click()
     assert "10 are in the same" in tab.locator(".lead").inner_text()
     assert tab.locator("#edits-button").inner_text() == "1 edit"
-    tab.reload()
-    tab.wait_for_selector("main.alike .tile")
     page.open("alike/" + "%3Cb%3Ebold%20%26%20more.png")
     assert "could not be read" in tab.locator(".lead").inner_text()
-    page.open("alike/unheard")
-    assert "no such image" in tab.locator(".lead").inner_text()
-
-
-def on_paper(tab) -> None:
-    tab.evaluate("dispatchEvent(new Event('beforeprint'))")
-    tab.emulate_media(media="print")
 
 
 def test_every_category_is_printed_with_its_pictures_on_a_page_of_its_own(page):
@@ -333,33 +227,23 @@ def test_every_category_is_printed_with_its_pictures_on_a_page_of_its_own(page):
     assert tab.locator("body").get_attribute("data-loaded") == "true"
 
 
-def test_names_and_the_right_pictures_are_on_paper_and_controls_are_not(page):
+def test_names_and_the_right_pictures_are_on_white_paper_and_controls_are_not(open_page, reported):
+    page = open_page(reported / "run" / "report.html", color_scheme="dark")
     tab = page.open("category/new-01")
     part = """(all) => all.map((one) => [one.getAttribute("src") ?? one.dataset.sheet,
       ...["--x", "--y"].map((key) => Number(one.style.getPropertyValue(key)))])"""
-    screen = tab.locator(f"{TILES} .thumb").evaluate_all(part)
-    tab.locator(TILES).first.click()
-    on_paper(tab)
+    screen, paper = tab.locator(f"{TILES} .thumb").evaluate_all(part), tab.locator("#print")
+    tab.evaluate("dispatchEvent(new Event('beforeprint'))")
+    tab.emulate_media(media="print")
     for kind in ("button", "input", "select", "nav", "footer", "#selection", "#toast", "main"):
         assert not any(one.is_visible() for one in tab.locator(kind).all()), kind
-    paper = tab.locator("#print")
     assert paper.locator("h2").all_inner_texts() == ["new-01"]  # the one that is shown
-    assert paper.locator("figure").count() == 10
     assert paper.locator(".crop img").evaluate_all(part) == screen
-    box = paper.locator(".crop").first.bounding_box()
-    assert min(box["width"], box["height"]) > 50
+    assert tab.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
     tab.emulate_media(media="screen")
     tab.evaluate("dispatchEvent(new Event('afterprint'))")
     assert tab.locator("main").is_visible()
-
-
-def test_hostile_names_are_text_on_paper_which_is_white_where_the_screen_is_dark(open_page, reported):
-    tab = open_page(reported / "run" / "report.html", color_scheme="dark").open("overview")
-    on_paper(tab)
-    assert KNOWN[3] in tab.locator("#print h2").all_inner_texts()
-    assert tab.locator("#print h2").count() == 9
-    assert tab.locator("#print script, #print b").count() == 0
-    breaks = "all => all.map((one) => getComputedStyle(one).breakBefore)"
-    assert set(tab.locator("#print .printed").evaluate_all(breaks)) == {"page"}
-    assert tab.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
-    assert tab.evaluate("getComputedStyle(document.querySelector('#print h2')).color") == "rgb(0, 0, 0)"
+    page.open("overview")
+    tab.evaluate("dispatchEvent(new Event('beforeprint'))")
+    assert KNOWN[3] in paper.locator("h2").all_inner_texts()  # hostile names are text
+    assert paper.locator("script, b").count() == 0

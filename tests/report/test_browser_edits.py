@@ -14,7 +14,7 @@ from holotype.cli import run_command
 from holotype.report import build_report
 from holotype.results.discovery import Discovery
 from holotype.results.edits import Edit, append_edits, read_edits
-from report.keys import press
+from report.browser import press
 from report.made import make_discovery
 
 command = partial(run_command, "report")
@@ -113,9 +113,7 @@ def bring(tab, file: Path, content: bytes, said: str) -> None:
     tab.locator("dialog[open] .close").click()
 
 
-def test_import_takes_each_edit_once_none_of_another_run_and_no_file_that_holotype_would_refuse(
-    page, tmp_path
-):
+def test_import_takes_each_edit_once_none_of_another_run_and_no_bad_file(page, tmp_path):
     tab = page.open("category/new-01")
     for content, said in (
         (f"{HEAD},format\n{LINE},3\n".encode(), "This file is of format 3, and this page reads format 2."),
@@ -150,39 +148,6 @@ def test_what_the_run_has_dealt_with_leaves_the_browser(own_page, tmp_path, caps
     assert {"new-01", "Sandals"} < set(shown)
 
 
-def test_a_name_that_is_taken_is_refused_and_that_of_a_category_without_images_is_free(page):
-    tab = page.open("category/new-01")
-    tab.get_by_role("button", name="Rename").click()
-    answer(tab, "Sandal")
-    tab.get_by_text("Another category is called Sandal").wait_for()
-    assert n_edits(tab) == "No edits"
-    tab.get_by_role("button", name="Select all").click()
-    press(tab, "m")
-    choose(tab, "new-02")
-    page.open("category/new-02")
-    tab.get_by_role("button", name="Rename").click()
-    answer(tab, "new-01")
-    tab.get_by_text("new-02 is now called new-01").wait_for()
-    assert counts(page)["new-01"] == 20
-    assert "new-02" not in counts(page)
-
-
-def test_what_an_image_could_also_be_follows_a_merge(open_page, tmp_path):
-    """new-02 goes into Sandal: no image could be new-02 any more."""
-    found = make_discovery(tmp_path / "pictures", 90)
-    found.images["doubtful"] = True
-    page = open_page(found, np.random.default_rng(0).normal(size=(90, 8)))
-    tab = page.open("doubtful")
-    assert "or new-02?" in tab.locator("main").inner_text()
-    page.open("category/new-02")
-    tab.get_by_role("button", name="Merge").click()
-    choose(tab, "Sandal")
-    page.open("doubtful")
-    text = tab.locator("main").inner_text()
-    assert "or new-02?" not in text
-    assert "or Sandal?" in text
-
-
 def test_copies_are_shown_and_an_edit_of_one_holds_for_all(open_page, tmp_path):
     """Two of the files have the same content."""
     found = make_discovery(tmp_path / "pictures", 90)
@@ -195,9 +160,7 @@ def test_copies_are_shown_and_an_edit_of_one_holds_for_all(open_page, tmp_path):
     names = [Path(path).name for path in found.images["path"]]
     tile = tab.locator(f'{TILES}[aria-label*="{names[one]}"]')
     tile.locator(".zoomer").click()
-    facts = tab.locator("dialog dl").inner_text()
-    assert "The same content" in facts
-    assert names[other] in facts
+    assert names[other] in tab.locator("dialog dl").inner_text()
     press(tab, "Escape")
     tile.click()
     press(tab, "r")
@@ -225,7 +188,6 @@ def test_a_mailed_report_is_corrected_elsewhere_and_the_edits_come_home(open_pag
     press(tab, "m")
     choose(tab, "Sandal")
     tab.click("#edits-button")
-    assert "send the file to whoever sent you this report" in tab.locator("dialog").inner_text()
     export(tab, tmp_path / "edits.csv")
     home = open_page(report)
     take_up(home, tmp_path / "edits.csv")
@@ -233,9 +195,6 @@ def test_a_mailed_report_is_corrected_elsewhere_and_the_edits_come_home(open_pag
     assert Discovery.load(run).category("Sandal").n == 11
     page.report = report  # one's own report calls images by other names: their edits are not mixed
     assert n_edits(page.open()) == "No edits"
-
-
-# -- a new round: edits that were never exported are offered by its report, and none is lost ---------------
 
 
 def next_round(run: Path) -> Discovery:
@@ -271,26 +230,14 @@ def edited(own_page):
     return page
 
 
-def test_edits_that_were_not_exported_are_offered_by_the_next_round_and_reach_the_run(
-    edited, tmp_path, capsys
-):
+def test_edits_that_were_not_exported_are_offered_by_the_next_round(edited, tmp_path, capsys):
     tab = reload(edited)
     panel, undo = tab.locator(".earlier"), tab.locator("#toast").get_by_role("button", name="Undo")
     words = "5 edits of round 1 never reached the run folder. 3 can be taken over into this round; 2 cannot."
     assert words in panel.inner_text()
-    panel.locator("summary").click()
-    first, second = panel.locator("li").all_inner_texts()
-    assert "There is no image" in first
-    assert "There is no category new-04 in this round." in second
     assert n_edits(tab) == "No edits"
     tab.get_by_role("button", name="Take over 3 edits").click()
     assert n_edits(tab) == "3 edits"
-    assert tab.locator(".card", has_text="Hawk").count() == 1
-    assert "2 edits of round 1" in panel.inner_text()  # not dropped
-    undo.click()
-    assert n_edits(tab) == "No edits"
-    assert "5 edits of round 1" in panel.inner_text()
-    tab.get_by_role("button", name="Take over 3 edits").click()
     tab.click("#edits-button")
     export(tab, tmp_path / "edits.csv")
     take_up(edited, tmp_path / "edits.csv")
@@ -299,7 +246,6 @@ def test_edits_that_were_not_exported_are_offered_by_the_next_round_and_reach_th
     assert n_edits(tab) == "No edits"
     assert "2 edits of round 1" in panel.inner_text()
     tab.get_by_role("button", name="Forget").click()
-    assert panel.count() == 0
     undo.click()
     assert "2 edits of round 1" in panel.inner_text()
     tab.get_by_role("button", name="Forget").click()

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from holotype.report import build_report
-from holotype.results.discovery import Discovery, RunFacts, write_features
+from holotype.results.discovery import Discovery, RunFacts
 from report.made import KNOWN, make_discovery
 
 
@@ -34,10 +34,7 @@ def test_it_lies_beside_its_data_and_foresees_other_numbers_of_categories(tmp_pa
     features = np.random.default_rng(0).normal(size=(120, 8))
     data = read(build_report(found, tmp_path / "run", features=features))
     assert (data["around"]["k"], data["around"]["low"]) == (9, 5)
-    numbers = [k for k, _ in data["around"]["steps"]]
-    assert numbers[:3] == [6, 7, 8]
-    assert all(k > 9 for k in numbers[3:])
-    assert data["stability"] == []
+    assert [k for k, _ in data["around"]["steps"]][:3] == [6, 7, 8]
     assert (tmp_path / "run" / "tree.json").is_file()
 
 
@@ -119,11 +116,3 @@ def test_it_is_built_whatever_is_lacking(lacking, tmp_path):
     assert len(data["images"]["path"]) == 20
     if lacking == "files":
         assert set(data["thumbs"]["cell"]) == {-1}
-
-
-def test_features_of_the_folder_give_second_guesses(tmp_path):
-    found = make_discovery(tmp_path, 20)
-    write_features(tmp_path, np.random.default_rng(0).normal(size=(20, 4)))
-    assert min(read(build_report(found, tmp_path))["images"]["second"]) >= 0
-    (tmp_path / "features.npy").write_bytes(b"cut off")
-    assert set(read(build_report(found, tmp_path))["images"]["second"]) == {-1}

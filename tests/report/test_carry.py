@@ -9,7 +9,7 @@ from typing import Any
 
 from holotype.report.build import unreported_data
 from holotype.report.page_data import page_data, select_shown
-from holotype.report.redact import Redactor, build_redactor, redact_names_in_data
+from holotype.report.redact import build_redactor, redact_names_in_data
 from holotype.results.discovery import Discovery
 from holotype.results.edits import Edit
 from report.javascript import run_javascript
@@ -25,13 +25,7 @@ def discovery(tmp_path: Path) -> Discovery:
     return dataclasses.replace(found, facts=facts)
 
 
-def carry(
-    found: Discovery,
-    stored: list[Edit],
-    edits: tuple[Edit, ...] = (),
-    log: tuple[Edit, ...] = (),
-    nameless_by: Redactor | None = None,
-) -> Any:
+def carry(found, stored, edits=(), log=(), nameless_by=None) -> Any:
     digest = dict(zip(found.images["path"], found.images["digest"], strict=True))
     data = page_data(found, select_shown(found), Path("run"), list(log), None)
     data["earlier_log"] = unreported_data(log, data["log"])
@@ -43,21 +37,6 @@ def carry(
     }
     (result,) = run_javascript("carryOver", [given])
     return [Edit(**edit) for edit in result["take"]], [(Edit(**edit), why) for edit, why in result["left"]]
-
-
-def test_edits_with_whole_paths_fit_a_page_that_tells_no_places(tmp_path):
-    """They were made in a report of an older version, or in one that was built --with-paths."""
-    found = discovery(tmp_path)
-    one = str(found.images["path"][found.images["category_id"] == "new-01"].iloc[0])
-    stored = [
-        Edit(OLD, "t1", "confirm", one, "new-01", "new-01"),
-        Edit(OLD, "t2", "confirm", "/x/gone.png", "", "y"),
-    ]
-    hide = build_redactor([str(path) for path in found.images["path"]], found.facts.root, tmp_path / "run")
-    take, left = carry(found, stored, nameless_by=hide)
-    assert [edit.image for edit in take] == [hide.image(one)]
-    assert take[0].image.startswith("my pictures/")
-    assert [why for _, why in left] == ["There is no image /x/gone.png in this report."]
 
 
 def test_what_fits_becomes_an_edit_of_this_round_and_the_rest_says_why(tmp_path):
@@ -75,34 +54,22 @@ def test_what_fits_becomes_an_edit_of_this_round_and_the_rest_says_why(tmp_path)
     ]
     take, left = carry(found, stored)
     digest = dict(zip(found.images["path"], found.images["digest"], strict=True)) | {"": ""}
-    assert take == [
-        dataclasses.replace(stored[at], run_id=NEW, digest=digest[stored[at].image]) for at in (0, 1, 2, 6, 7)
-    ]
-    left = [(dataclasses.replace(edit, digest=""), why) for edit, why in left]
-    assert left == [
-        (stored[3], "There is no image gone.png in this report."),
-        (stored[4], "There is no category new-77 in this round."),
-        (stored[5], "There is no category new-78."),
-    ]
+    fits = [stored[at] for at in (0, 1, 2, 6, 7)]
+    assert take == [dataclasses.replace(edit, run_id=NEW, digest=digest[edit.image]) for edit in fits]
+    assert [(edit.time, why.split()[3]) for edit, why in left] == [
+        ("t4", "image"), ("t5", "category"), ("t6", "category")
+    ]  # fmt: skip
 
 
 def test_the_later_edit_counts_wherever_it_was_made(tmp_path):
     found = discovery(tmp_path)
     one, two, three = found.images["path"][:3]
     stored = [Edit(OLD, "2026-01-01", "move", image, "", "new-01") for image in (one, two, three)]
-    take, left = carry(
-        found,
-        stored,
-        edits=(Edit(NEW, "2026-01-02", "reject", one, ""),),
-        log=(
-            Edit(OLD, "2026-01-03", "confirm", two, "", "Bag"),
-            Edit(OLD, "2025-12-31", "reject", three, ""),
-        ),
-    )
+    log = (Edit(OLD, "2026-01-03", "confirm", two, "", "Bag"), Edit(OLD, "2025-12-31", "reject", three, ""))
+    take, left = carry(found, stored, edits=(Edit(NEW, "2026-01-02", "reject", one, ""),), log=log)
     assert [edit.image for edit in take] == [three]
     assert [(edit.image, why) for edit, why in left] == [
-        (one, "A later edit says what counts."),
-        (two, "A later edit says what counts."),
+        (image, "A later edit says what counts.") for image in (one, two)
     ]
 
 
@@ -133,7 +100,9 @@ def test_a_short_name_of_an_image_that_is_gone_means_no_other_image(tmp_path):
     folder, _, one = hide.image(paths[0]).rpartition("/")
     assert folder
     hide = dataclasses.replace(hide, names={**hide.names, paths[0]: one})
-    stored = [Edit(OLD, "t1", "reject", f"filed away/{one}")]
+    stored = [Edit(OLD, "t1", "reject", f"filed away/{one}"), Edit(OLD, "t2", "reject", paths[1])]
     take, left = carry(found, stored, nameless_by=hide)
-    assert take == []
+    assert [edit.image for edit in take] == [
+        hide.image(paths[1])
+    ]  # told by its whole path in an older report
     assert [why for _, why in left] == [f"There is no image filed away/{one} in this report."]

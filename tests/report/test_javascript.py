@@ -17,7 +17,6 @@ from holotype.results.describe import describe_all, suggest_names
 from holotype.results.discovery import Discovery
 from holotype.results.edits import (
     EDIT_COLUMNS,
-    LOG_FORMAT,
     PLACED_NOTE,
     Edit,
     LearnedPlacement,
@@ -135,9 +134,8 @@ def test_words_suggested_names_and_notes_follow_categories_that_are_renamed():
     for _ in range(60):
         found = golden_discovery("shoes")
         words = describe_all(found.categories, found.known, found.known)
-        for category, said, name in zip(
-            found.categories, words, suggest_names(found.categories, found.known), strict=True
-        ):
+        names = suggest_names(found.categories, found.known)
+        for category, said, name in zip(found.categories, words, names, strict=True):
             category.words, category.suggested = said, name
         found.images["note"] = [f"own; the model would say {rng.choice(WORDS)}" for _ in found.images.index]
         edits = [
@@ -151,26 +149,20 @@ def test_words_suggested_names_and_notes_follow_categories_that_are_renamed():
         after = apply_edits(before, edits[stop:]).discovery
         words = [[category.words, category.suggested] for category in after.categories]
         expected.append((words, dict(zip(after.images["path"], after.images["note"], strict=True))))
-    told = [
-        (result["words"], {path: note for path, (*_, note, _) in result["images"]})
-        for result in run_javascript("apply", cases)
-    ]
-    assert told == expected
+    for result, (words, notes) in zip(run_javascript("apply", cases), expected, strict=True):
+        assert result["words"] == words
+        assert {path: note for path, (*_, note, _) in result["images"]} == notes
     assert "Clog" in str(expected)
 
 
 def test_images_that_the_page_does_not_show_are_counted(tmp_path):
     found = make_discovery(tmp_path, 300, files=10)
     chosen = select_shown(found, limit=100)
-    shown = [
-        path for path, row in zip(chosen.paths, chosen.rows, strict=True) if found.images.kind[row] == "novel"
-    ]
+    kinds = found.images.kind.iloc[chosen.rows]
+    shown = [path for path, kind in zip(chosen.paths, kinds, strict=True) if kind == "novel"]
     edits = [Edit(found.run_id, f"t{i}", "move", path, "", "split") for i, path in enumerate(shown[::3])]
-    edits += [
-        Edit(found.run_id, "t", "merge", "", "new-01", "new-02"),
-        Edit(found.run_id, "t", "reject", "", "new-03"),
-        Edit(found.run_id, "t", "merge", "", "split", "Bag"),
-    ]
+    whole = (("merge", "new-01", "new-02"), ("reject", "new-03", ""), ("merge", "split", "Bag"))
+    edits += [Edit(found.run_id, "t", action, "", of, to) for action, of, to in whole]
     data = json.loads(json.dumps(page_data(found, chosen, tmp_path, [], None)))
     assert data["total"]["shown"] < data["total"]["images"]
     (result,) = run_javascript("apply", [{"discovery": data, "edits": rows(edits)}])
@@ -206,11 +198,10 @@ def test_a_lasso_holds_what_it_winds_round():
     square = [[0, 0], [10, 0], [10, 10], [0, 10]]
     hollow = [[0, 0], [10, 0], [10, 10], [5, 2], [0, 10]]
     eight = [[0, 0], [10, 10], [10, 0], [0, 10]]
-    twice = square * 2
     asked = [
         (square, 5, 5, True), (square[::-1], 5, 5, True), (square, 11, 5, False), (square, -1, -1, False),
         (hollow, 5, 1, True), (hollow, 5, 6, False), (eight, 1, 5, True), (eight, 9, 5, True), (eight, 5, 1, False),
-        (twice, 5, 5, True),
+        (square * 2, 5, 5, True),
     ]  # fmt: skip
     answers = run_javascript("windsRound", [[shape, x, y] for shape, x, y, _ in asked])
     assert answers == [inside for *_, inside in asked]
@@ -221,9 +212,6 @@ def test_names_are_compared_as_people_compare_them():
     asked = {"img_001": [0, 1], "TRIP/": [0, 1], "käfer": [2], "K\u00c4FER": [2], "<B>": [3], "home/": [2, 4],
              "  ": [], "nothing": []}  # fmt: skip
     assert run_javascript("findNames", [[names, words] for words in asked]) == list(asked.values())
-
-
-# -- edits.csv --------------------------------------------------------------------------------------------
 
 
 def odd_edits() -> list[Edit]:
@@ -249,9 +237,7 @@ TEXTS = {
     "another format": f"{HEAD},format\nr,t,rename,,new-01,Owl,1\nr,t,rename,,new-01,Owl,3\n",
     "digests": f"{HEAD},digest,format\nr,t,reject,a.png,,,d1,2\nr,t,reject,b.png,,,,2\n",
     "a format that is no number": f"{HEAD},format\nr,t,rename,,new-01,Owl,one\n",
-    "semicolons, a mark and other columns": "\ufeff"
-    + HEAD.replace(",", ";")
-    + ";mine\r\nr;t;rename;;a;b;x\r\n;;;;;;\r\n",
+    "semicolons and a mark": f"\ufeff{HEAD},mine\r\nr,t,rename,,a,b,x\r\n,,,,,,\r\n".replace(",", ";"),
     "only in a column of one's own": f"{HEAD},mine\nr,t,rename,,a,b,x\n,,,,,,x\n",
     "old line ends": f"{HEAD}\rr,t,rename,,a,b\rr,t,rename,,c,d\r",
     "columns in another order": "value,category,image,action,time,run_id\nOwl,new-01,,rename,t,r\n",
@@ -288,11 +274,4 @@ def test_both_read_the_same(name, read_by_the_page, tmp_path):
     assert bool(read_by_the_page[name]["problem"]) == refused
     assert refused == any(
         word in name for word in ("another format", "no number", "unheard", "missing", "nothing")
-    )
-
-
-def test_another_format_is_one_sentence(read_by_the_page):
-    assert (
-        read_by_the_page["another format"]["problem"]
-        == f"This file is of format 3, and this page reads format {LOG_FORMAT}."
     )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 from pathlib import Path
 
@@ -11,8 +10,7 @@ import pytest
 
 from holotype.report import projection
 from holotype.report.projection import add_projection, project_tsne, scale_to_frame
-from holotype.results.discovery import FEATURES, Discovery, write_features
-from report.made import make_discovery
+from holotype.results.discovery import FEATURES, Discovery
 from small_run import train_small
 
 PUBLISHED_MAPS = True
@@ -53,20 +51,10 @@ def test_a_run_without_features_is_read_once_and_a_kill_before_the_map_is_saved_
         with pytest.raises(KeyboardInterrupt):
             add_projection(again, device="cpu")
     assert (again / FEATURES).exists()
+    monkeypatch.setattr(projection, "compute_features", lambda *_: pytest.fail("the model was run"))
     assert add_projection(again, device="cpu").images[columns].equals(found.images[columns])
     monkeypatch.setattr(projection, "project_tsne", lambda *_, **__: pytest.fail("computed again"))
     add_projection(run)
-
-
-def test_features_that_are_kept_are_taken(run, monkeypatch) -> None:
-    monkeypatch.setattr(projection, "compute_features", lambda *_: pytest.fail("the model was run"))
-    write_features(run, np.random.default_rng(0).normal(size=(64, 5)))
-    before = Discovery.load(run)
-    after = add_projection(run)
-    assert np.isfinite(after.images.x).all()
-    columns = [name for name in before.images.columns if name not in ("x", "y")]
-    assert after.images[columns].equals(before.images[columns])
-    assert (after.run_id, after.facts) == (before.run_id, before.facts)
 
 
 def test_images_that_are_gone_make_no_map(run, monkeypatch, caplog) -> None:
@@ -76,17 +64,6 @@ def test_images_that_are_gone_make_no_map(run, monkeypatch, caplog) -> None:
     assert add_projection(run, device="cpu").images.x.isna().all()
     assert "no map" in caplog.text
     assert not (run / FEATURES).exists()
-
-
-def test_nothing_placed_needs_no_map(tmp_path) -> None:
-    found = make_discovery(tmp_path, 20)
-    images = found.images.assign(category="", category_id="", kind="", x=np.nan, y=np.nan)
-    Discovery("r", (), images, []).save(tmp_path / "run")
-    add_projection(tmp_path / "run")
-    assert not os.path.exists(tmp_path / "run" / FEATURES)
-
-
-# -- t-SNE ------------------------------------------------------------------------------------------------
 
 
 def groups(n_each: int = 40, n_groups: int = 3) -> tuple[np.ndarray, np.ndarray]:

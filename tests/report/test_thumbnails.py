@@ -2,17 +2,11 @@
 
 from __future__ import annotations
 
-import resource
-import signal
-import subprocess
-import sys
-
 import numpy as np
 import pytest
 from PIL import Image
 
 from holotype.data.readers.folder import scan_folder
-from holotype.errors import InputError
 from holotype.report import thumbnails
 from holotype.report.thumbnails import CELL, GRID, SIDE, Thumbnails, sheet_name
 
@@ -117,32 +111,3 @@ def test_thumbnails_are_never_taken_for_images(tmp_path, monkeypatch):
         make(files, folder)
     (folder / sheet_name(0)).write_bytes(b"half a sheet")
     assert sorted(map(str, scan_folder(tmp_path / "photos").images)) == files
-
-
-def test_a_disguised_file_starts_no_program(tmp_path, monkeypatch):
-    started = []
-    for name in ("Popen", "run", "call", "check_call", "check_output"):
-        monkeypatch.setattr(subprocess, name, lambda *words, **named: started.append(words))
-    monkeypatch.setattr("PIL.EpsImagePlugin.gs_binary", None)
-    page = b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 9\n%%EndComments\nshowpage\n"
-    (tmp_path / "a.jpg").write_bytes(page)
-    assert make([str(tmp_path / "a.jpg")], tmp_path / "thumbs").cell.tolist() == [-1]
-    assert started == []
-
-
-@pytest.mark.skipif(sys.platform != "linux", reason="the limit on the size of files is Linux's")
-def test_a_sheet_whose_last_bytes_do_not_fit_on_the_disk_is_none(tmp_path):
-    """Pillow, given the file, loses them without a word: the system writes a part and says how much."""
-    noise = np.random.default_rng(0).integers(0, 255, (CELL, CELL, 3), dtype=np.uint8)
-    Image.fromarray(noise).save(tmp_path / "a.png")
-    make([str(tmp_path / "a.png")], tmp_path / "whole")
-    size = (tmp_path / "whole" / "00000.jpg").stat().st_size
-    limit, handler = resource.getrlimit(resource.RLIMIT_FSIZE), signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (size - 10, limit[1]))
-    try:
-        with pytest.raises(InputError, match="could not be written"):
-            make([str(tmp_path / "a.png")], tmp_path / "full")
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, limit)
-        signal.signal(signal.SIGXFSZ, handler)
-    assert not (tmp_path / "full" / "00000.jpg").exists()

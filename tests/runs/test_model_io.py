@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import hashlib
 import json
 import shutil
 import weakref
@@ -14,11 +13,10 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image
-from safetensors.torch import load_file, save_file
 
 from holotype.data.image_store import ImageStore
 from holotype.errors import InputError
-from holotype.runs.model_io import MODEL_CONFIG_FILE, MODEL_WEIGHTS_FILE, ModelConfig, load_model
+from holotype.runs.model_io import MODEL_CONFIG_FILE, MODEL_WEIGHTS_FILE, load_model
 from holotype.utils.serialization import read_json
 from small_run import RUN_ID, frozen_features, seen, train_small
 
@@ -111,25 +109,6 @@ def test_paths_pictures_and_arrays_are_one_and_unread_ones_nowhere(trained, tmp_
     assert (placed.category_id == "").tolist() == (placed.kind == "").tolist() == [False, True, False, True]
     assert placed[["probability", "typicality"]].isna().all(axis=1).tolist() == [False, True, False, True]
     assert not placed.fits[[1, 3]].any()
-
-
-def test_a_method_that_trains_nothing(tmp_path, squares_folder, tiny_backbone_file) -> None:
-    _, features, category = train_small(tmp_path, squares_folder, tiny_backbone_file, "kmeans")
-    model = load_model(tmp_path, "cpu")
-    assert list(model.place(seen(features)).category_id) == [model.ids[c] for c in category]
-
-
-def test_without_its_lda_a_model_places_alone(copied, trained) -> None:
-    weights = copied / MODEL_WEIGHTS_FILE
-    kept = {name: one for name, one in load_file(weights).items() if not name.startswith("opinion.")}
-    save_file(kept, weights)
-    change(copied, weights=hashlib.sha256(weights.read_bytes()).hexdigest(), licence="mit")
-    model = load_model(copied, "cpu")
-    read = model.features(list(trained[1].loop.table.path))
-    assert model.opinion is read.frozen is None
-    said = model.method.predict(torch.from_numpy(read.features))
-    assert list(model.place(read).category_id) == [model.ids[c] for c in said.category]
-    assert ModelConfig.read(copied).licence == "mit"  # of the backbone, which goes with the model
 
 
 @pytest.mark.parametrize(

@@ -16,9 +16,9 @@ from holotype.data.table import Table
 from holotype.methods import METHODS, Method, Prediction, Task
 from holotype.results.discovery import Category, Discovery, RunFacts
 from holotype.results.ensemble import Training, VoteShares, vote_consensus
-from holotype.results.lda import LinearHead, softmax
+from holotype.results.lda import softmax
 from holotype.runs import predict as module
-from holotype.runs.predict import EnsembleRuns, Placement, Predictions, RoundContext, predict, predict_new
+from holotype.runs.predict import EnsembleRuns, Placement, Predictions, RoundContext, predict
 from holotype.runs.resources import ResourceCache, RunData
 from holotype.runs.run import begin_run, finish_run
 from tests.discovery.made_round import PATHS, made_discovery
@@ -62,34 +62,8 @@ def features(n: int = N, seed: int = 1) -> np.ndarray:
     return np.random.default_rng(seed).normal(size=(n, DIM)).astype(np.float32)
 
 
-def head() -> LinearHead:
-    random = np.random.default_rng(2)
-    parts = random.normal(size=DIM), 3 * random.normal(size=(K, DIM)), random.normal(size=K)
-    return LinearHead(*(part.astype(np.float32) for part in parts))
-
-
 def texts(*words: str) -> np.ndarray:
     return np.array(words, dtype=object)
-
-
-@pytest.mark.parametrize("at_once", [5, 4096])
-def test_both_have_half_of_the_word(at_once: int, monkeypatch) -> None:
-    """Image by image against the formula, in parts and at once."""
-    monkeypatch.setattr(module, "PREDICT_BATCH", at_once)
-    method, x, frozen, judge = Linear(), features(), features()[::-1].copy(), head()
-    found, alone = predict_new(method, x, frozen, judge), predict(method, x)
-    for i in range(N):
-        m = torch.from_numpy(x[i]) @ method.weight.T
-        u = (frozen[i] - judge.middle) / np.linalg.norm(frozen[i] - judge.middle)
-        p = torch.from_numpy(judge.slope @ u + judge.offset)
-        q = (m.softmax(-1) + p.softmax(-1)) / 2
-        assert found.category[i] == int(q.argmax())
-        assert found.probability[i] == pytest.approx(float(q.max()), abs=1e-5)
-        assert alone.category[i] == int(m.argmax())
-    assert (found.category != alone.category).any()
-    np.testing.assert_allclose(found.known_score, alone.known_score, rtol=1e-5)
-    with pytest.raises(ValueError, match="frozen"):
-        predict_new(method, x, None, judge)
 
 
 def test_the_category_that_a_method_names_counts_more_than_its_logits() -> None:
@@ -107,20 +81,6 @@ def test_the_category_that_a_method_names_counts_more_than_its_logits() -> None:
     found = module.predict_with_lda(Otherwise(), x, np.zeros((N, K)))
     np.testing.assert_array_equal(found.category, predict(Otherwise(), x).category)
     assert (found.category != predict(Linear(), x).category).all()
-
-
-@pytest.mark.parametrize("judge", [None, head()])
-def test_images_that_cannot_be_read_or_are_not_asked_for_are_placed_nowhere(judge) -> None:
-    x = features()
-    x[3] = np.nan
-    found = predict_new(Linear(), x, features(), judge)
-    assert np.flatnonzero(found.category == -1).tolist() == [3]
-    assert np.flatnonzero(np.isnan(found.probability)).tolist() == [3]
-    some = predict_new(Linear(), x, features(), judge, np.array([2, 3, 5]))
-    assert np.flatnonzero(some.category >= 0).tolist() == [2, 5]
-    assert some.category[[2, 5]].tolist() == found.category[[2, 5]].tolist()
-    for none in (predict(Linear(), features(0)), predict_new(Linear(), features(0), features(0), judge)):
-        assert [len(column) for column in none] == [0, 0, 0]
 
 
 TRUE = np.repeat(np.arange(4), 10)
@@ -242,14 +202,6 @@ def test_rejected_images_are_in_no_category_and_no_problem() -> None:
     assert list(frame.note) == ["", "rejected", "rejected", "", "", ""]
     assert list(frame.problem) == ["", "", "", "", "", "broken"]
     assert np.isfinite(left.features[:3]).all()  # should they come back, it is known what they look like
-
-
-def test_a_run_that_found_nothing_says_so() -> None:
-    """Labels do not count: they lie in their classes whatever the method says."""
-    alone = module.single_category
-    assert alone(placed(0, 1, 2, 2, 1, -1)) == alone(placed(0, 1, 2, -1, -1, -1)) == ""
-    assert alone(placed(0, 1, 2, 2, 2, -1)).startswith("All 3 unlabelled images were put into one new")
-    assert "put into the known class b" in alone(placed(0, 0, 1, 1, 1, -1))
 
 
 def test_a_second_opinion_finds_what_the_method_was_sure_of() -> None:

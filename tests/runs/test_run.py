@@ -6,7 +6,6 @@ import csv
 import dataclasses
 import json
 import shutil
-import time
 from pathlib import Path
 
 import numpy as np
@@ -29,8 +28,6 @@ from holotype.runs.experiment import resolve
 from holotype.runs.model_io import load_model
 from holotype.runs.record import Record
 from holotype.runs.run import run_experiment, train
-from holotype.runs.status import read_status
-from holotype.training.checkpoint import Checkpointer
 from holotype.training.loop import Loop
 from holotype.utils.locks import lock_folder
 from holotype.utils.serialization import read_json
@@ -41,8 +38,7 @@ FILES = {
     *("model.safetensors", "discovery.json", "assignments.parquet", "assignments.csv", "scores.json"),
     "per_class.csv",
 }
-FOLDER = FILES - {"cache.json", "per_class.csv"}
-"""Of a run without a token cache whose truth is not known."""
+FOLDER = FILES - {"cache.json", "per_class.csv"}  # of a run without a token cache whose truth is not known
 CLOCKS = {"seconds": 0.0, "wall_seconds": 0.0, "decode_seconds": 0.0, "cache_seconds": 0.0, "parallel": 0}
 
 
@@ -201,10 +197,8 @@ def test_a_stopped_run_goes_on_to_the_same_end(tiny, stopping) -> None:
     assert_same_run(tiny(**stopped).folder, tiny(**whole).folder)
 
 
-@pytest.mark.parametrize("save_seconds", [0.0, 1e9])
-def test_a_run_that_died_between_two_epochs_logs_each_of_them_once(tiny, monkeypatch, save_seconds) -> None:
-    """With a state after every step, and with none at all when death comes."""
-    before_epoch, settings = Loop._before_epoch, {"train__epochs": 2, "train__save_seconds": save_seconds}
+def test_a_run_that_died_between_two_epochs_logs_each_of_them_once(tiny, monkeypatch) -> None:
+    before_epoch, settings = Loop._before_epoch, {"train__epochs": 2, "train__save_seconds": 0.0}
 
     def dies(loop, stage, epoch):
         if epoch == 1:
@@ -240,26 +234,6 @@ def test_a_folder_is_claimed_by_a_run_that_can_begin_and_left_alone_while_somebo
     assert run_experiment(tiny()).scores.n == 48
 
 
-def test_a_run_can_be_watched_and_leaves_no_trace_of_that(tiny, monkeypatch) -> None:
-    seen, save = [], Checkpointer.save
-
-    def watched(self, state) -> None:
-        save(self, state)
-        time.sleep(0.1)  # the heart beats
-        seen.extend(read_status(tiny().folder))
-
-    monkeypatch.setattr("holotype.utils.heartbeat.SECONDS", 0.02)
-    monkeypatch.setattr("holotype.training.checkpoint.SECONDS", 0.0)
-    monkeypatch.setattr(Checkpointer, "save", watched)
-    run_experiment(tiny())
-    assert {(one.state, one.phase, one.stage) for one in seen} == {("running", "training", "train")}
-    assert (seen[-1].epoch, seen[-1].epochs, seen[-1].step, seen[-1].steps) == (1, 1, 4, 4)
-    assert seen[-1].loss > 0
-    assert seen[-1].last_save
-    assert not (tiny().folder / "heartbeat.json").exists()
-    assert read_status(tiny().folder)[0].state == "finished"
-
-
 def test_a_kill_right_after_the_scores_leaves_nothing_behind(tiny, monkeypatch) -> None:
     """The run is finished: the next command finds it so, and takes away what was still to go."""
 
@@ -278,7 +252,7 @@ def test_a_kill_right_after_the_scores_leaves_nothing_behind(tiny, monkeypatch) 
     assert not [*run.glob("state*"), *run.glob("rest"), *run.glob(".*")]
 
 
-def test_a_run_from_python_is_that_of_the_command_line(
+def test_from_python_as_by_command(
     holotype, squares_folder, tiny_settings, tiny_flags, tmp_path, monkeypatch
 ):
     out, other, data = tmp_path / "python", tmp_path / "words", squares_folder / "squares.csv"
@@ -299,7 +273,6 @@ def test_a_run_from_python_is_that_of_the_command_line(
         (("rcp", "fashion-sample"), {}, "no method 'rcp'"),
         (("rpc", "fashion-simple"), {}, "did you mean fashion-sample"),
         (("rpc", "fashion-sample"), {"epochs": 3}, "'epochs' is unknown; did you mean train.epochs"),
-        (("rpc", "fashion-sample"), {"seed": 0.5}, "seed must be a whole number, not 0.5"),
         (("rpc", "fashion-sample"), {"seed": 1, "settings": {"seed": 2}}, "seed is given twice"),
         (("rpc", "fashion-sample"), {"device": "tpu"}, "device must be auto, cpu"),
         (("rpc", "fashion-sample"), {"settings": [1]}, "give them by name"),

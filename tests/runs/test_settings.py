@@ -16,7 +16,6 @@ from hypothesis import settings as tried
 from hypothesis import strategies as st
 
 from holotype.config import parse
-from holotype.config import parse as kinds
 from holotype.config.parse import (
     CastError,
     Constraint,
@@ -127,38 +126,6 @@ def test_what_is_not_yaml_is_said_on_one_line() -> None:
         assert "\n" not in str(refused.value)
 
 
-@dataclass
-class Base:
-    """Of the base.
-
-    And more.
-    """
-
-    a: int = 1
-    """What a
-    is."""
-    b: int = 2
-    c: int = 3
-    """What c is."""
-
-
-@dataclass
-class Further(Base):
-    c: int = 4
-    """What c is now."""
-    shared = 5
-    """Not a field of the dataclass."""
-
-
-def test_docstrings_of_fields() -> None:
-    assert parse.field_docs(Base) == {"a": "What a is.", "c": "What c is."}
-    assert parse.field_docs(Further) == {"a": "What a is.", "c": "What c is now."}
-    assert (parse.first_line(Base), parse.first_line(Further)) == ("Of the base.", "")
-    space: dict[str, Any] = {}
-    exec("from dataclasses import dataclass\n@dataclass\nclass Typed:\n    a: int = 1\n    'lost'", space)
-    assert parse.field_docs(make_dataclass("Made", [("a", int)])) == parse.field_docs(space["Typed"]) == {}
-
-
 def test_trees_and_the_folder_of_a_run() -> None:
     assert default_experiment("rpc", "cub", "reading").folder == Path("runs/cub-rpc-reading-s0")
     own = Experiment("my.module:Mine", "data/birds", seed=3)
@@ -170,21 +137,21 @@ def test_trees_and_the_folder_of_a_run() -> None:
 
 
 STRATEGIES = {
-    kinds.Natural: st.integers(0, 10**6),
-    kinds.UnitInterval: st.floats(0, 1),
-    kinds.Positive: st.floats(0, 1e30, exclude_min=True),
-    kinds.Weight: st.floats(0, 1e30),
-    kinds.Momentum: st.floats(0, 1, exclude_max=True),
-    kinds.Cosine: st.floats(-1, 1),
-    kinds.Factor: st.floats(0, 100, exclude_min=True),
-    kinds.Epochs: st.integers(1, 100_000),
-    kinds.Steps: st.integers(1, 1_000_000),
-    kinds.Side: st.integers(1, 4_096),
-    kinds.Width: st.integers(0, 100_000),
-    kinds.LargeInt: st.integers(1, 100_000),
-    kinds.RepeatCount: st.integers(1, 1_000),
-    kinds.SmallInt: st.integers(1, 100),
-    kinds.DeviceName: st.sampled_from(["auto", "cpu", "cuda", "cuda:3", "mps"]),
+    parse.Natural: st.integers(0, 10**6),
+    parse.UnitInterval: st.floats(0, 1),
+    parse.Positive: st.floats(0, 1e30, exclude_min=True),
+    parse.Weight: st.floats(0, 1e30),
+    parse.Momentum: st.floats(0, 1, exclude_max=True),
+    parse.Cosine: st.floats(-1, 1),
+    parse.Factor: st.floats(0, 100, exclude_min=True),
+    parse.Epochs: st.integers(1, 100_000),
+    parse.Steps: st.integers(1, 1_000_000),
+    parse.Side: st.integers(1, 4_096),
+    parse.Width: st.integers(0, 100_000),
+    parse.LargeInt: st.integers(1, 100_000),
+    parse.RepeatCount: st.integers(1, 1_000),
+    parse.SmallInt: st.integers(1, 100),
+    parse.DeviceName: st.sampled_from(["auto", "cpu", "cuda", "cuda:3", "mps"]),
     Count: st.integers(1),
     Seed: st.integers(0, 2**63 - 1),
     Gigabytes: st.floats(0, exclude_min=True, allow_infinity=False),
@@ -267,33 +234,12 @@ def test_settings_by_name_typed_or_as_text() -> None:
 
 
 @pytest.mark.parametrize(
-    ("key", "meant"),
-    [
-        *[("sed", "seed"), ("lr", "train.lr"), ("train.lrr", "train.lr"), ("epochs", "train.epochs")],
-        *[("method.sharpen", "method.new.sharpen"), ("method.pairing.filtr", "method.pairing.filter")],
-        *[("train.cache-views", "cache_views"), ("k.lr", "train.lr"), ("train.lr.x", "train.lr")],
-        *((key, None) for key in ("", "qwertyuiop", "__class__", "folder", "as_dict")),
-    ],
-)
-def test_a_key_that_is_not_there_comes_with_the_one_that_was_meant(key: str, meant: str | None) -> None:
-    hint = f"did you mean {meant}?" if meant else "holotype train METHOD DATASET --help lists them."
-    with pytest.raises(InputError) as refused:
-        resolve("rpc", "cub", overrides={key: 1})
-    assert str(refused.value) == f"The setting {key.replace('-', '_')!r} is unknown; {hint}"
-    assert settings.nearest_setting("lr", ["seed"]) is None
-
-
-@pytest.mark.parametrize(
     ("key", "value", "rule"),
     [
-        *(("train.epochs", value, "a whole number") for value in ("many", 2.5, [1, 2], None, True)),
-        *((key, 0, "at least 1") for key in ("train.epochs", "devices", "backbone.image_size", "k")),
-        ("train.batch-size", "-1", "at least 1"),
-        ("train.epochs", 2**31, "at most 100,000"),
-        *(("train.lr", value, "above 0 and at most 1e+30") for value in ("0", "-1e-3", "inf")),
-        ("train.weight_decay", -0.1, "at least 0 and at most 1e+30"),
+        *(("train.epochs", value, "a whole number") for value in ("many", 2.5, [1, 2], None)),
+        *((key, 0, "at least 1") for key in ("train.batch-size", "devices", "k")),
+        ("train.lr", "inf", "above 0 and at most 1e+30"),
         ("k", "all", "a whole number, auto or null"),
-        ("store", "ram", "auto, device, host or disk"),
         *(("device", v, "auto, cpu, mps, cuda, or cuda:1 for the second GPU") for v in ("tpu", "cpu:1")),
         *(("cache_views", v, "auto, off, or weak") for v in ("16", "0+2", "1+8", "abc", "16+8+1", "")),
     ],
@@ -440,30 +386,6 @@ def test_the_peers_are_set_as_their_scripts_are_known() -> None:
     for part, whole in (("cifar100-200", "cifar100"), ("scars-8137", "scars")):
         assert all(recipe(method, part) == recipe(method, whole) for method in METHODS)
         assert recipe("debgcd", part)
-
-
-@pytest.mark.parametrize(("method", "preset"), EVERY)
-def test_every_value_is_a_setting_that_exists_and_arrives(method: str, preset: str) -> None:
-    for dataset in BENCHMARKS:
-        found = {key: value for key, value, _ in setting_values(default_experiment(method, dataset, preset))}
-        own = settings.preset_settings(METHODS[method], preset)
-        for key, wanted in (recipe(method, dataset) | own).items():
-            assert found[key] == wanted, key
-            assert type(found[key]) in (type(wanted), type(None)), key
-
-
-@pytest.mark.parametrize("method", METHODS)
-def test_elsewhere_the_defaults_hold(method: str) -> None:
-    """But for what the method says of all data sets: its weight decay, its rate."""
-    default_experiment(method, "cub")  # whose recipe is not carried into the next experiment
-    everywhere = vars(METHODS[method]).get("recipes", {}).get("*", {})
-    assert everywhere.keys() <= {"train.weight_decay", "train.lr"}
-    for dataset in ("fashion-sample", "some/folder"):
-        assert recipe(method, dataset) == everywhere
-        plain = Experiment(method, dataset, method=METHODS[method].Config())
-        plain.train.weight_decay = everywhere.get("train.weight_decay", plain.train.weight_decay)
-        plain.train.lr = everywhere.get("train.lr", plain.train.lr)
-        assert default_experiment(method, dataset) == plain
 
 
 def written(folder: Path, text: str) -> Path:

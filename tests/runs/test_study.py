@@ -117,15 +117,9 @@ def test_the_study_in_the_documents_can_be_run(tmp_path) -> None:
         (SMALL + "rows: {a: }", "row 'a' of"),
         (SMALL + "rows: {a: {method: [3]}}", "method = ['3']"),
         (SMALL + "rows: {a: {method: rpc, presets: x}}", "'presets'; did you mean preset?"),
-        *(
-            (SMALL + f"rows: {{'{n}': {{method: rpc}}}}", "cannot be called so")
-            for n in ("null", "a/b", "-a")
-        ),
+        *((SMALL + f"rows: {{'{n}': {{method: rpc}}}}", "cannot be called so") for n in ("null", "a/b", "-a")),
         (SMALL + "settings: 3\n" + ROW, "settings = '3'"),
-        *(
-            (SMALL + f"settings: {{{key}: x}}\n" + ROW, f"{key} under settings")
-            for key in sorted(module.NO_SETTINGS)
-        ),
+        *((SMALL + f"settings: {{{key}: x}}\n" + ROW, f"{key} under settings") for key in sorted(module.NO_SETTINGS)),
     ],
 )  # fmt: skip
 def test_a_file_that_is_no_study(tmp_path, text: str, words: str) -> None:
@@ -144,19 +138,6 @@ def test_what_was_mistyped_is_told_with_the_nearest(tmp_path) -> None:
             experiments(file, *words)
 
 
-def test_methods_times_data_sets_times_seeds() -> None:
-    changes = [SettingChange("train.epochs", 50), SettingChange("method.alpha", 0.1, "rpc")]
-    changes += [SettingChange("method.alpha", 0.2, "rpc@reading")]
-    flags = module.flags_study(["rpc", "rpc@reading", "simgcd"], ["cub", "scars"], [0, 4])
-    made = module.experiments(flags, SweepRequest(changes=changes, root="data", progress=False))
-    assert len(made) == len({(e.method_name, e.preset, e.dataset, e.seed) for e in made}) == 12
-    assert all(e.train.epochs == 50 and e.root == "data" and not e.progress for e in made)
-    alpha = {e.preset: e.method.alpha for e in made if e.method_name == "rpc"}
-    assert alpha == {"default": 0.1, "reading": 0.2}
-    assert {e.method.memax_weight for e in made if e.dataset == "cub"} == {2.0}
-    assert ({e.label for e in made}, {e.cache_views for e in made}) == ({None}, {"off"})
-
-
 def test_what_is_asked_for_wins_over_the_study() -> None:
     change = [SettingChange("train.lr", "0.5")]
     asked = SweepRequest(rows=["rpc"], seeds=[7, 0, 7], changes=change, cache_views="off")
@@ -164,12 +145,9 @@ def test_what_is_asked_for_wins_over_the_study() -> None:
     assert (made.label, made.seed, made.train.lr, made.cache_views) == ("rpc", 7, 0.5, "off")
     made.method.alpha = 0.9
     assert (other.seed, other.method.alpha) == (0, RPC.Config().alpha)  # seeds share no settings
-    for wrong, said in (
-        (SweepRequest(rows=[]), "--rows names no row"),
-        (SweepRequest(seeds=[]), "no seed"),
-    ):
+    for wrong, said in (({"rows": []}, "--rows names no row"), ({"seeds": []}, "no seed")):
         with pytest.raises(InputError, match=said):
-            module.experiments(study(), wrong)
+            module.experiments(study(), SweepRequest(**wrong))
     with pytest.raises(InputError, match=r"Row plain of .*: seed must be at least 0"):
         module.experiments(study(seeds=[0, -1]), SweepRequest())
 
@@ -190,12 +168,9 @@ def test_changes_reach_a_row_a_method_or_all() -> None:
     words = [("a", 1), ("b", 2, "rpc"), ("c", 3, "simgcd"), ("a", 4, "plain")]
     found = module.changes_by_row([SettingChange(*one) for one in words], rows, study())
     assert found == {"plain": {"a": 4, "c": 3}, "rpc": {"a": 1, "b": 2}, "gone": {"a": 1}}
-    for wrong, told in (
-        (SettingChange("seed", 1), "bench --help"),
-        (SettingChange("a", 1, "x"), "x:a=1 names 'x'"),
-    ):
+    for wrong, told in ((("seed", 1), "bench --help"), (("a", 1, "x"), "x:a=1 names 'x'")):
         with pytest.raises(InputError, match=told):
-            module.changes_by_row([wrong], rows, study())
+            module.changes_by_row([SettingChange(*wrong)], rows, study())
 
 
 def recorded(row: str, seed: int = 0, changes: Any = None, dataset: str = "cub", of: Any = None) -> Record:
@@ -230,10 +205,7 @@ def test_a_row_selects_its_records_by_what_it_resolves_to(tmp_path) -> None:
 
 
 def test_records_of_another_algorithm_are_not_selected_unless_a_row_names_them(monkeypatch) -> None:
-    for name, value in (
-        (f"{RPC.__module__}.RPC.revision", RPC.revision + 1),
-        ("holotype.runs.identity.ENGINE", 99),
-    ):
+    for name, value in ((f"{RPC.__module__}.RPC.revision", 99), ("holotype.runs.identity.ENGINE", 99)):
         old = recorded("rpc")
         assert selected("rpc", [old]) == [old]
         monkeypatch.setattr(name, value)
@@ -247,7 +219,5 @@ def test_records_of_another_algorithm_are_not_selected_unless_a_row_names_them(m
 def test_records_of_two_kinds_are_refused() -> None:
     """Other images or weights under the same names: no table may mix them, nor choose."""
     for part in ("data.table", "backbone.digest", "train.precision"):
-        with pytest.raises(
-            InputError, match=f"row rpc of parts has records of two kinds, .* differ in {part}; "
-        ):
+        with pytest.raises(InputError, match=f"row rpc of parts has records of two kinds, .* {part}; "):
             selected("rpc", [recorded("rpc", 0), recorded("rpc", 1, {part: "9"})])

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-import gc
 import json
 import logging
-import weakref
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -155,9 +153,8 @@ def test_bench_runs_each_once_and_writes_the_table(bench, holotype, tmp_path: Pa
     assert holotype("bench", "--table-only", "--results", tmp_path / "nothing").code == 2
 
 
-@pytest.mark.parametrize("parallel", [1, 3])
-def test_a_loss_that_is_no_number_costs_one_run_and_not_the_others(bench, tmp_path: Path, parallel) -> None:
-    words = ("--methods", f"{EXPLODES},simgcd", "--seeds", "0,1", "--parallel", parallel)
+def test_a_loss_that_is_no_number_costs_one_run_and_not_the_others(bench, tmp_path: Path) -> None:
+    words = ("--methods", f"{EXPLODES},simgcd", "--seeds", "0,1", "--parallel", 3)
     outcome = bench(*words, "--set", f"{EXPLODES}:train.momentum=0")
     assert outcome.code == 2
     sentence = outcome.err.splitlines()[-1]
@@ -190,9 +187,7 @@ def test_a_sweep_decodes_once_and_caches_once(bench, counted, tmp_path: Path, pa
     assert outcome.err.count("kmeans does not train on tokens") == 2
 
 
-def test_each_backbone_counts_with_the_weights_of_a_sample(
-    tiny, counted, squares_folder, monkeypatch, tmp_path
-):
+def test_each_backbone_counts_with_a_sample_s_weights(tiny, counted, squares_folder, monkeypatch, tmp_path):
     """In a sweep over backbones a run has the number that it has alone, and images are decoded once for all."""
     table = load_table(squares_folder / "squares.csv")
     weight, seen, real = np.where(table.labelled, 1.0, 7.0), [], estimate_k.estimate_count
@@ -256,15 +251,12 @@ def test_methods_or_a_study_from_python(squares_folder, tiny_settings, tmp_path:
     Path("named.yaml").write_text(yaml.safe_dump(study))  # records lie beside the file
     part = sweep(Path("named.yaml"), rows=["plain"], seeds=[1], progress=False)
     assert [(row.facts["variant"], row.seeds) for row in part.rows] == [("plain", (1,))]
-    # a frame holds what records say: a hash of digits, a row called NA, published numbers for one of two data sets
-    made = [made_record(made_identity(resolve("simgcd", name)), 50, 50) for name in ("cub", "fashion-sample")]
-    rows = [make_row([one], "NA") for one in made]
-    digits = {"config_hash": "1234567890"}
-    rows = [dataclasses.replace(row, facts=row.facts | digits, commits=("12",)) for row in rows]
-    frame = Sweep(rows, []).to_frame()
-    assert list(frame["config_hash"]) == ["1234567890"] * 2
-    assert frame[["commits", "variant", "seeds"]].to_numpy().tolist() == [["12", "NA", "0"]] * 2
-    assert list(frame["published_all"].notna()) == [True, False]
+    # a frame holds what records say: a hash of digits, a row called NA
+    row = make_row([made_record(made_identity(resolve("simgcd", "cub")), 50, 50)], "NA")
+    row = dataclasses.replace(row, facts=row.facts | {"config_hash": "1234567890"}, commits=("12",))
+    frame = Sweep([row], []).to_frame()
+    assert frame[["config_hash", "commits", "variant"]].to_numpy().tolist() == [["1234567890", "12", "NA"]]
+    assert list(frame["published_all"].notna()) == [True]
 
 
 @pytest.mark.parametrize(
@@ -272,14 +264,11 @@ def test_methods_or_a_study_from_python(squares_folder, tiny_settings, tmp_path:
     [
         *((asked, "needs a study, or methods and datasets") for asked in ({}, {"methods": ["rpc"]})),
         ({"study": {}, "methods": ["rpc"]}, "give one of the two"),
-        ({"study": {"question": "Q?"}}, "study lacks the key rows"),
         ({"study": "none.yaml"}, "none.yaml cannot be read"),
-        ({"methods": ["rcp"], "datasets": ["cub"]}, "'rcp'"),
         ({"methods": ["rpc"], "datasets": ["cup"]}, "'cup'"),
         ({"methods": ["rpc"], "datasets": ["cub"], "settings": {"train.epoch": 3}}, "train.epoch"),
         ({"methods": ["rpc"], "datasets": ["cub"], "settings": {"simgcd:train.lr": 3}}, "'simgcd'"),
         ({"methods": ["rpc"], "datasets": ["cub"], "seeds": []}, "no seed"),
-        ({"methods": ["rpc"], "datasets": ["cub"], "seeds": [0, 1.5]}, "seed must be a whole number"),
         ({"methods": "simgcd", "datasets": ["cub"]}, "takes a list of methods"),
         ({"methods": ["simgcd"], "datasets": ["cub"], "seeds": 3}, "takes a list of seeds"),
     ],
@@ -346,24 +335,6 @@ def test_a_stop_lets_every_run_save_and_the_sweep_goes_on(tiny, stopping, bench,
     assert (command.code, command.err.count(": stage train")) == (130, 2)
     assert not list((tmp_path / "results").rglob("*.json"))
     assert (bench(*words).code, len(records_in(tmp_path / "results"))) == (0, 2)
-
-
-@pytest.mark.parametrize("at_once", [1, 2])
-def test_a_run_that_failed_keeps_nothing_in_memory(tiny, plan, monkeypatch, at_once: int) -> None:
-    """The others need the room: of an error, a sweep remembers the sentence alone."""
-    loops: weakref.WeakSet[Loop] = weakref.WeakSet()
-    make = Loop.__init__
-
-    def noted(self: Loop, *given: Any, **named: Any) -> None:
-        make(self, *given, **named)
-        loops.add(self)
-
-    monkeypatch.setattr(Loop, "__init__", noted)
-    planned = plan(*(tiny(seed=seed, train__lr=1e30) for seed in range(at_once)))
-    failed = module.run_batch(planned, ResourceCache())
-    assert ["the loss became" in str(error) for error in failed] == [True] * at_once
-    gc.collect()
-    assert not list(loops)
 
 
 def test_the_record_says_which_views_were_drawn(tiny, caplog) -> None:

@@ -15,7 +15,7 @@ from holotype.models.weights_io import CAVEAT, TEST_BACKBONES
 from holotype.runs import tables
 from holotype.runs.experiment import resolve
 from holotype.runs.record import Record, Scores
-from holotype.runs.tables import find_published, make_row, summarise, table_markdown
+from holotype.runs.tables import find_published, summarise, table_markdown
 from tests.made_study import made_identity, made_record
 
 TOP = Path(__file__).resolve().parents[2]
@@ -65,14 +65,6 @@ def test_what_differs_is_never_averaged(key: str, value: Any) -> None:
     assert sorted(len(row.seeds) for row in rows) == [1, 2]
 
 
-def test_a_row_is_called_as_it_is_asked_for_and_says_all_that_keeps_rows_apart() -> None:
-    row = make_row([record(1, views="16+8"), record(0, views="16+8")], "renamed")
-    hash = record(views="16+8").identity.hash
-    assert (row.facts["variant"], row.seeds, row.facts["mode"]) == ("renamed", (0, 1), "cached 16+8")
-    assert row.facts["config_hash"] == hash
-    assert f"| {hash[:8]} |" in table_markdown([row])
-
-
 def test_published_numbers_stand_apart_and_unlawful_ones_are_marked() -> None:
     records = [record(method="rpc"), record(), record(method__name="my.module:Own")]
     clay = {"backbone__digest": next(iter(TEST_BACKBONES.values())).digest}
@@ -99,12 +91,7 @@ def test_every_method_and_data_set_is_there_and_sources_are_named() -> None:
         assert all(len(cells) == 3 and all(0 < cell < 100 for cell in cells) for cells in rows.values())
         assert find_published("simgcd", dataset).share_old == pytest.approx(SHARES[dataset], abs=1e-12)
     assert find_published("rpc", "herbarium19") is None
-    assert "Relational Retrieval" in content["paper"]
     assert all(content[table]["source"] for table in ("main", "ablation", "overhead"))
-    assert all(counts["source"] for counts in content["share_old"].values())
-    cells = content["overhead"]["cells"]
-    for key, percent in (("parameters_millions", 1.40), ("flops_billions", 1.82)):
-        assert 100 * (cells["rpc"][key] / cells["simgcd"][key] - 1) == pytest.approx(percent, abs=0.006)
 
 
 def unlawful(table: str) -> dict[tuple[str, str], float]:

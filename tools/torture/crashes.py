@@ -11,14 +11,13 @@ import signal
 import time
 import traceback
 from collections.abc import Callable, Iterator
+from functools import partial
 from itertools import count, pairwise
-from pathlib import Path
 
-from tools.torture.harness import Campaign, Case, Ended, Strike, Watch, in_child, numbered, survivors
+from tools.torture.harness import Campaign, Case, Strike, Watch, in_child, numbered, survivors
 from tools.torture.world import (
     BY_NAME,
     COMMANDS,
-    TRAIN,
     Command,
     World,
     baseline,
@@ -29,16 +28,12 @@ from tools.torture.world import (
     tried,
 )
 
-QUICK = ("edits",)
-"""Commands of the short form."""
+QUICK = ("edits",)  # commands of the short form
 FOR_EVER = 1 << 30
 
 
 def commands(world: World) -> list[Command]:
     return [BY_NAME[name] for name in QUICK] if world.short else list(COMMANDS)
-
-
-# -- before each change of a file -------------------------------------------------------------------------
 
 
 def _points(world: World, seed: int, errors: tuple[int, ...]) -> Iterator[Case]:
@@ -48,9 +43,7 @@ def _points(world: World, seed: int, errors: tuple[int, ...]) -> Iterator[Case]:
     for command in commands(world):
         baseline(world, command)
         changes = world.events[command.name]
-        again = {
-            n for n, change in enumerate(changes) if change.startswith("open ") and change in changes[:n]
-        }
+        again = {n for n, one in enumerate(changes) if one.startswith("open ") and one in changes[:n]}
         numbers = [n for n in range(len(changes)) if not (world.short and n in again)]
         for error in errors:
             told = errno.errorcode.get(error, "kill")
@@ -81,9 +74,6 @@ def _harmless(problem: str) -> bool:
     made when it is needed and the same command no longer needs."""
     lock, cache = problem.endswith(".lock was left behind"), problem.startswith("cache/holotype/tokens/")
     return lock or (cache and problem.endswith((".tokens is missing", "tokens/ was left behind")))
-
-
-# -- in the middle of a write: the system's own limit on the size of files meets libraries as well ----------
 
 
 def limits(world: World, seed: int) -> Iterator[Case]:
@@ -123,13 +113,10 @@ def _limited(world: World, case: Case, killed: bool) -> list[str]:
     return ([] if killed else ended.troubles(*command.ends)) + goes_on(world, command)
 
 
-# -- at any moment ----------------------------------------------------------------------------------------
-
 LONG = ("train", "discover", "round", "bench")
 """Commands in which people wait, and in which chance has many moments."""
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-STOPPED = tuple(128 + sign for sign in SIGNALS)
-"""Exit codes of a command that was asked to stop."""
+STOPPED = tuple(128 + sign for sign in SIGNALS)  # exit codes of a command that was asked to stop
 
 
 def _moments(world: World, seed: int, signals: tuple[int, ...]) -> Iterator[Case]:
@@ -157,34 +144,6 @@ def _at_moment(world: World, case: Case) -> list[str]:
     return problems + [f"{name}: {problem}" for problem in goes_on(world, command)]
 
 
-def _orphans(world: World, case: Case) -> list[str]:
-    """The parent of `--devices 2` is killed: its children follow within 30 s, and the same command goes on."""
-    seed, number = case.what
-    moment = (number % 6 + random.Random(f"parents {seed} {number}").random()) / 6
-    words = Command("", f"{TRAIN} --devices 2").words(world)
-
-    def both(strike: Strike | None = None) -> Ended:
-        """The first process is forked like all others here; the second is an interpreter of its own, as ever."""
-        return world.run(words, patience=240, strike=strike)
-
-    if "devices" not in world.baselines:
-        world.fresh()
-        ended = both()
-        if ended.code != 0:
-            return ended.troubles(0)
-        world.baselines["devices"], world.seconds["devices"] = snapshot(world.trial), ended.seconds
-    world.fresh()
-    ended = both(Strike(0.1 + moment * world.seconds["devices"], signal.SIGKILL))
-    problems = survivors(ended.session)
-    again = both()
-    problems += [f"afterwards {told}" for told in [*again.troubles(0), *survivors(again.session, 5)]]
-    return problems + differences(world.baselines["devices"], snapshot(world.trial))
-
-
-# -- two at once ------------------------------------------------------------------------------------------
-
-WRITERS, EACH = 2, 12
-"""Who write edits at once, and how often each does."""
 PAIRED = ("report", "edits", "train", "discover", "labels", "folders", "assign", "embed")
 
 
@@ -203,33 +162,6 @@ def _fork(*works: Callable[[], int | None]) -> list[int]:
                 os._exit(code)
         children.append(child)
     return [os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) for child in children]
-
-
-def _writers(world: World, case: Case) -> list[str]:
-    """Each adds edits of its own to one log; none may be lost, none may stand there twice."""
-    run = world.fresh("run") / "run"
-
-    def both() -> list[str]:
-        from holotype.results.edits import read_log
-
-        codes = _fork(*(lambda n=n: _add(run, n) for n in range(WRITERS)))
-        told = [f"a writer ended with {code}" for code in codes if code]
-        wanted = sorted((f"writer {n}", f"name {i}") for n in range(WRITERS) for i in range(EACH))
-        found = sorted((edit.category, edit.value) for edit in read_log(run))
-        return told + ([f"{len(found)} edits in the log instead of {len(wanted)}"] if found != wanted else [])
-
-    ended = in_child(both)
-    left = [path.name for path in run.iterdir() if path.name.endswith(".part")]
-    return ended.troubles() + (ended.value or []) + [f"{name} was left behind" for name in left]
-
-
-def _add(run: Path, writer: int) -> None:
-    from holotype.results.edits import Edit, append_edits, run_ids
-
-    own = run_ids(run)[0]
-    for i in range(EACH):
-        time_, name = f"2026-01-01T00:00:{i:02d}Z", f"writer {writer}"
-        append_edits(run, [Edit(own, time_, "rename", "", name, f"name {i}")])
 
 
 def _race(world: World, case: Case) -> list[str]:
@@ -258,54 +190,20 @@ def _race(world: World, case: Case) -> list[str]:
 
 
 KILLED = (signal.SIGKILL,)
+FULL = (errno.ENOSPC, errno.EIO)
+# fmt: off
 CAMPAIGNS = (
-    Campaign(
-        "torn", "killed in the middle of a write", limits, lambda w, c: _limited(w, c, True), "kills", 6, 1.5
-    ),
-    Campaign(
-        "full",
-        "the disk is full in the middle of a write",
-        limits,
-        lambda w, c: _limited(w, c, False),
-        "faults",
-        3,
-        1.5,
-    ),
-    Campaign(
-        "stops",
-        "killed before a change of a file",
-        lambda w, s: _points(w, s, (0,)),
-        _at_point,
-        "stop points",
-        20,
-        6,
-    ),
-    Campaign(
-        "faults",
-        "the disk is full from a change on, or fails once",
-        lambda world, seed: _points(world, seed, (errno.ENOSPC, errno.EIO)),
-        _at_point,
-        "faults",
-        6,
-        6,
-    ),
-    Campaign(
-        "kills",
-        "killed at any moment of train, discover, a further round and bench",
-        lambda world, seed: _moments(world, seed, KILLED),
-        _at_moment,
-        "kills",
-        weight=8,
-    ),
-    Campaign(
-        "signals",
-        "SIGINT, SIGTERM and SIGHUP at any moment",
-        lambda world, seed: _moments(world, seed, SIGNALS),
-        _at_moment,
-        "signals",
-        weight=2,
-    ),
-    Campaign("orphans", "the parent of two processes is killed", numbered(), _orphans, "kills"),
+    Campaign("torn", "killed in the middle of a write", limits, partial(_limited, killed=True), "kills", 6, 1.5),
+    Campaign("full", "the disk is full in the middle of a write", limits, partial(_limited, killed=False), "faults",
+             3, 1.5),
+    Campaign("stops", "killed before a change of a file", partial(_points, errors=(0,)), _at_point,
+             "stop points", 20, 6),
+    Campaign("faults", "the disk is full from a change on, or fails once", partial(_points, errors=FULL), _at_point,
+             "faults", 6, 6),
+    Campaign("kills", "killed at any moment of train, discover, a further round and bench",
+             partial(_moments, signals=KILLED), _at_moment, "kills", weight=8),
+    Campaign("signals", "SIGINT, SIGTERM and SIGHUP at any moment", partial(_moments, signals=SIGNALS), _at_moment,
+             "signals", weight=2),
     Campaign("pairs", "two commands in one folder at once", numbered(), _race, "pairs"),
-    Campaign("writers", "two who write edits", numbered(), _writers, "pairs", 2, 0.3),
 )
+# fmt: on

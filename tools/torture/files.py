@@ -11,7 +11,7 @@ from itertools import count
 from pathlib import Path
 
 from tools.torture.crashes import commands
-from tools.torture.harness import Campaign, Case, survive
+from tools.torture.harness import Campaign, Case
 from tools.torture.inputs import flipped, worse, worse_json
 from tools.torture.world import BY_NAME, World, baseline, differences, digest, snapshot, tried
 
@@ -21,12 +21,10 @@ ON = {
     "edited": ON_DISCOVERIES,
     "train": ("first-report", "train"),
     "embed": ("embed",),
-    "stopped": ("train",),
-    "cache": ("train", "discover"),
 }
+ON |= {"stopped": ("train",), "cache": ("train", "discover")}
 """What reads each of the kept folders."""
-ODD = ("a folder", "a link to itself", "nothing")
-"""What may lie where a file should."""
+ODD = ("a folder", "a link to itself", "nothing")  # what may lie where a file should
 
 
 def files(world: World, kept: str) -> list[str]:
@@ -43,9 +41,6 @@ def place(world: World, kept: str, command: str) -> Path:
     if there != kept:
         (world.trial / kept).rename(world.trial / there)
     return world.trial / there
-
-
-# -- spoiled files ----------------------------------------------------------------------------------------
 
 
 def _spoiled(world: World, seed: int) -> Iterator[Case]:
@@ -77,11 +72,8 @@ def _on_spoiled(world: World, case: Case) -> list[str]:
     return [f"{kept}/{name} ({how}), {command}: {problem}" for problem in [*ended.troubles(), *outside]]
 
 
-# -- one bit turned over: whatever decides numbers is noticed, or made anew, or comes to the same ----------
-
 DECIDES = (".safetensors", ".parquet", ".npy", ".tokens", ".csv")
-NOTICED = ("cannot be read", "was damaged")
-"""What is said of a file that is not used, or made anew."""
+NOTICED = ("cannot be read", "was damaged")  # what is said of a file that is not used, or made anew
 WORDS = ("queue.csv", "assignments.csv", "per_class.csv", "changes.csv", "edits.csv")
 """Files for people: nothing is computed from them, or, as edits.csv, people write them too."""
 
@@ -118,9 +110,7 @@ def _on_flipped(world: World, case: Case) -> list[str]:
         if found.get(there) == wrong:  # nobody has looked at it, so that nothing was computed from it
             found[there] = wanted.get(there, "")
         if kept == "cache":
-            found, wanted = (
-                {p: c for p, c in of.items() if not p.startswith("cache/")} for of in (found, wanted)
-            )
+            found, wanted = ({p: of[p] for p in of if not p.startswith("cache/")} for of in (found, wanted))
         problems += [f"{told}: unnoticed, {difference}" for difference in differences(wanted, found)]
     return problems
 
@@ -129,8 +119,6 @@ def noticed(said: str, file: Path) -> bool:
     """Whether a command has named the file as one that it does not believe; then it may go on without it."""
     return any(str(file) in line and any(word in line for word in NOTICED) for line in said.splitlines())
 
-
-# -- links ------------------------------------------------------------------------------------------------
 
 HIDDEN = (".lock", ".edits.csv.lock", "edits.csv", "heartbeat.json", "moving", "metrics.jsonl")
 """Files that come and go, or that are not there yet."""
@@ -176,37 +164,8 @@ def _planted(world: World, case: Case) -> list[str]:
     return problems + [f"elsewhere, {told}" for told in differences(before, snapshot(precious))]
 
 
-def _among(world: World, seed: int) -> Iterator[Case]:
-    yield from (Case(place, place) for place in ("run", "runs/mine", "unlabelled/run", "red"))
-
-
-def _inside(world: World, case: Case) -> list[str]:
-    """A run folder, and what is made from it, in the folder of the images: only the images are images."""
-    images = world.fresh("run") / "images"
-    shutil.copytree(world.images, images)
-    before = sorted(path.relative_to(images).as_posix() for path in images.rglob("*.png"))
-    there = images / case.what
-    if there.exists():  # into a folder that has images of its own
-        there = there / "run"
-    shutil.copytree(world.trial / "run", there)
-
-    def check() -> list[str]:
-        from holotype.data.readers.folder import read_folder
-        from holotype.export.folders import write_folders
-
-        write_folders(there, images / "sorted")
-        names = sorted(os.path.relpath(path, images) for path in read_folder(images).path)
-        odd = set(names) ^ set(before)
-        return [f"{len(names)} images instead of {len(before)}, for example {odd!s:.200}"] if odd else []
-
-    return survive([(f"a run folder at {case.what}", check)], watched=str(world.trial))
-
-
 CAMPAIGNS = (
-    Campaign("inside", "a run folder among the images", _among, _inside, "planted links", -1, 0.1),
     Campaign("links", "links planted where commands write", _plants, _planted, "planted links", 10),
     Campaign("files", "spoiled files of run folders and caches", _spoiled, _on_spoiled, short=10, weight=3),
-    Campaign(
-        "rot", "one bit turned over in what decides numbers", _bits, _on_flipped, "flipped bits", weight=2
-    ),
+    Campaign("rot", "one bit turned over in numbers", _bits, _on_flipped, "flipped bits", weight=2),
 )

@@ -29,28 +29,22 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from tools.torture.world import World
 
-# -- children -----------------------------------------------------------------------------------------
 
-PATIENCE = 60.0
-"""Seconds after which a child counts as hung."""
+PATIENCE = 60.0  # seconds after which a child counts as hung
 
 
 @dataclass
 class Ended:
     """How a child came to its end."""
 
-    code: int | None
-    """Exit code; None where a signal ended it."""
-    signal: int
-    """0 = none."""
+    code: int | None  # exit code; None where a signal ended it
+    signal: int  # 0 = none
     out: str
     err: str
     seconds: float
     hung: bool = False
-    value: Any = None
-    """What the work gave; None where it did not come so far."""
-    session: int = 0
-    """Of the child and of all that it started."""
+    value: Any = None  # what the work gave; None where it did not come so far
+    session: int = 0  # of the child and of all that it started
 
     def troubles(self, *allowed: int) -> list[str]:
         """Sentences about an end that no input may have. allowed: exit codes, 0 and 2 where none is given."""
@@ -179,8 +173,6 @@ def _of_session(session: int) -> list[int]:
     return found
 
 
-# -- hooks --------------------------------------------------------------------------------------------
-
 CHANGES = {
     **dict.fromkeys(("os.remove", "os.mkdir", "os.rmdir", "os.truncate", "os.chmod", "os.utime"), 0),
     **dict.fromkeys(("os.rename", "os.link", "os.symlink"), 1),
@@ -204,25 +196,18 @@ TALKS = ("socket.connect", "socket.getaddrinfo", "socket.sendto", "urllib.Reques
 class Watch:
     """What a child does to the outside. Install it in the child."""
 
-    at: int = -1
-    """Number of the change before which something happens, from 0; -1 = never."""
-    error: int = 0
-    """What the system says from then on, for `last` changes; 0 = the child is killed."""
+    at: int = -1  # number of the change before which something happens, from 0; -1 = never
+    error: int = 0  # what the system says from then on, for `last` changes; 0 = the child is killed
     last: int = 1
     held_back: int = 0
     """A signal that waits until the command has opened its first file: before that, nobody could handle it."""
     folders: tuple[str, ...] = ()
     """Changes in these are counted, and are the moments at which `at` happens; those elsewhere are listed."""
-    seen: list[str] = field(default_factory=list)
-    """The changes, in words."""
-    outside: list[str] = field(default_factory=list)
-    """Changes elsewhere."""
-    started: list[str] = field(default_factory=list)
-    """Programs that were started."""
-    talked: list[str] = field(default_factory=list)
-    """Hosts that were asked for something."""
-    refused: int = 0
-    """How often the system refused."""
+    seen: list[str] = field(default_factory=list)  # the changes, in words
+    outside: list[str] = field(default_factory=list)  # changes elsewhere
+    started: list[str] = field(default_factory=list)  # programs that were started
+    talked: list[str] = field(default_factory=list)  # hosts that were asked for something
+    refused: int = 0  # how often the system refused
 
     def install_in(self, *folders: str) -> Watch:
         """Begin, with these folders."""
@@ -281,38 +266,28 @@ def _absolute(path: Any, folder: int | None) -> str:
     return os.path.join(os.path.realpath(head), tail)
 
 
-# -- campaigns ----------------------------------------------------------------------------------------
-
-
 @dataclass(frozen=True)
 class Case:
     """One thing that is tried. The same seed gives the same cases under the same keys."""
 
     key: str
-    what: Any = None
-    """Whatever the campaign needs to try it."""
-    counts: int = 1
-    """How many inputs it stands for: a batch of images is one case and many inputs."""
+    what: Any = None  # whatever the campaign needs to try it
+    counts: int = 1  # how many inputs it stands for: a batch of images is one case and many inputs
 
 
 @dataclass(frozen=True)
 class Campaign:
     """A way to break things. `cases` may go on for ever; the budget ends it."""
 
-    name: str
-    """One word, for the table and for --only."""
-    about: str
-    """What is tried, for the table."""
+    name: str  # one word, for the table and for --only
+    about: str  # what is tried, for the table
     cases: Callable[[World, int], Iterator[Case]]
     """(world, seed) -> what is tried, in the order in which it is."""
     check: Callable[[World, Case], list[str]]
     """Try one; a sentence for everything that was lost. [] = it survived."""
-    kind: str = "mutated inputs"
-    """The column of the record that it counts in."""
-    short: int = 0
-    """Cases in the short form, which `make test` runs; 0 = none, -1 = all."""
-    weight: float = 1.0
-    """Share of the time of the long form."""
+    kind: str = "mutated inputs"  # the column of the record that it counts in
+    short: int = 0  # cases in the short form, which `make test` runs; 0 = none, -1 = all
+    weight: float = 1.0  # share of the time of the long form
 
 
 @dataclass
@@ -332,8 +307,7 @@ class Tally:
     tried: int = 0
     lost: int = 0
     seconds: float = 0.0
-    whole: bool = False
-    """Whether every case there is was tried."""
+    whole: bool = False  # whether every case there is was tried
     failures: list[Failure] = field(default_factory=list)
 
 
@@ -342,10 +316,8 @@ class Budget:
     """How much is tried."""
 
     seconds: float = float("inf")
-    cases: int = -1
-    """-1 = as many as there are."""
-    only: str = ""
-    """Key of the one case to try."""
+    cases: int = -1  # -1 = as many as there are
+    only: str = ""  # key of the one case to try
 
 
 def run(campaign: Campaign, world: World, seed: int, budget: Budget) -> Tally:
@@ -376,10 +348,7 @@ def numbered(at_once: int = 1) -> Callable[[World, int], Iterator[Case]]:
     return lambda world, seed: (Case(str(n), (seed, n), at_once) for n in count())
 
 
-# -- many small inputs in one child: what it does not live through is looked for one by one ---------------
-
-MOST_BYTES = 1_000_000_000
-"""That one input may take on top of what the child had."""
+MOST_BYTES = 1_000_000_000  # that one input may take on top of what the child had
 Try = tuple[str, Callable[[], list[str]]]
 
 

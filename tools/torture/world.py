@@ -23,20 +23,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import numpy as np
+from tests.conftest import draw_squares, write_backbone, write_csv
 from tests.narrow import narrow
 from tools.torture.harness import Ended, Strike, Watch, in_child
 
-COLOURS = {"red": (200, 40, 40), "green": (40, 180, 60), "blue": (40, 60, 200), "yellow": (220, 200, 40)}
-KNOWN = ("green", "red")
-EACH = 8
-SIDE = 24
 TOP = Path(__file__).resolve().parents[2]
 KEPT = ("run", "edited", "train", "embed", "stopped", "cache")
 """A discovery, the same after corrections and another round, a training, embeddings, a training that was stopped, and
 their caches."""
-Snapshot = dict[str, str]
-"""Path below a folder to the digest of the content; of a link, where it leads."""
+Snapshot = dict[str, str]  # path below a folder to the digest of the content; of a link, where it leads
 
 
 @dataclass
@@ -44,18 +39,14 @@ class World:
     """Where everything lies."""
 
     base: Path
-    short: bool = False
-    """Whether this is the short form: less is made, and less is tried."""
-    baselines: dict[str, Snapshot] = field(default_factory=dict)
-    """What uninterrupted commands leave, by name."""
+    short: bool = False  # whether this is the short form: less is made, and less is tried
+    baselines: dict[str, Snapshot] = field(default_factory=dict)  # what uninterrupted commands leave, by name
     broken: dict[str, list[str]] = field(default_factory=dict)
     """What is wrong with those that fail without any trouble."""
     events: dict[str, list[str]] = field(default_factory=dict)
     """The changes of files that they make, in words."""
-    seconds: dict[str, float] = field(default_factory=dict)
-    """How long they take."""
-    sizes: dict[str, list[int]] = field(default_factory=dict)
-    """Sizes of the files that they write, each once."""
+    seconds: dict[str, float] = field(default_factory=dict)  # how long they take
+    sizes: dict[str, list[int]] = field(default_factory=dict)  # sizes of the files that they write, each once
     flags: tuple[str, ...] = ("--device", "cpu", "--no-progress")
 
     def __post_init__(self) -> None:
@@ -88,11 +79,13 @@ class World:
         the product that is tested, wherever the campaign was started from."""
         import holotype
 
-        given = [
-            os.path.abspath(place) for place in os.environ.get("PYTHONPATH", "").split(os.pathsep) if place
+        given = os.environ.get("PYTHONPATH", "").split(os.pathsep)
+        places = [
+            TOP,
+            Path(holotype.__file__).resolve().parents[1],
+            *map(os.path.abspath, filter(None, given)),
         ]
-        places = [str(TOP), str(Path(holotype.__file__).resolve().parents[1]), *given]
-        os.environ["PYTHONPATH"] = os.pathsep.join(dict.fromkeys(places))
+        os.environ["PYTHONPATH"] = os.pathsep.join(dict.fromkeys(map(str, places)))
         os.environ["XDG_CACHE_HOME"] = str(self.trial / "cache")
         os.environ["TMPDIR"] = str(self.trial / "tmp")
         tempfile.tempdir = None
@@ -123,19 +116,14 @@ def holotype(*words: object) -> Callable[[], int]:
     return work
 
 
-# -- commands -----------------------------------------------------------------------------------------
-
-
 @dataclass(frozen=True)
 class Command:
     """A command, and the runs that must be there before it."""
 
     name: str
-    line: str
-    """Its words: {run}, {out}, {images}, ... stand for places of the world."""
+    line: str  # its words: {run}, {out}, {images}, ... stand for places of the world.
     kept: tuple[str, ...] = ("run",)
-    ends: tuple[int, ...] = (0, 2)
-    """Exit codes that are an answer to a failing disk."""
+    ends: tuple[int, ...] = (0, 2)  # exit codes that are an answer to a failing disk
 
     def words(self, world: World) -> list[str]:
         places = {name: getattr(world, name) for name in ("images", "listed", "backbone", "trial", "base")}
@@ -150,6 +138,7 @@ DISCOVER = f"discover {{listed}} --out {{run}} --k 4 --steps 6 --backbone {{back
 EDITS = "--edits {base}/edits.csv"
 WRITE = "--overwrite --no-progress"
 SETS = "k=4 train.epochs=1 train.batch_size=16 backbone.name={backbone} device=cpu"
+BENCH = "--datasets {listed} --methods kmeans,simgcd --seeds 0 --out {run} --results {out} --no-progress"
 COMMANDS = (
     Command("report", f"report {{run}} {CPU}"),
     Command("edits", f"report {{run}} {CPU} {EDITS}"),
@@ -157,7 +146,7 @@ COMMANDS = (
     Command("zip", f"report {{run}} {CPU} --overwrite --zip {{out}}/mail.zip"),
     Command(
         "assign",
-        f"assign {{run}} {{images}} --out {{out}}/new.csv --overwrite --copy-to {{out}}/sorted {CPU}",
+        f"assign {{run}} {{images}} --out {{out}}/new.csv --copy-to {{out}}/sorted --overwrite {CPU}",
     ),
     Command("folders", f"write {{run}} --folders {{out}}/folders {WRITE}"),
     Command("copies", f"write {{run}} --folders {{out}}/folders --copy {WRITE}"),
@@ -169,12 +158,7 @@ COMMANDS = (
     Command("train", TRAIN, ()),
     Command("discover", DISCOVER, ()),
     Command("round", f"{DISCOVER} {EDITS}"),
-    Command(
-        "bench",
-        "bench --datasets {listed} --methods kmeans,simgcd --seeds 0 --out {run} --results {out} --no-progress "
-        + " ".join(f"--set {one}" for one in SETS.split()),
-        (),
-    ),
+    Command("bench", f"bench {BENCH} {' '.join(f'--set {one}' for one in SETS.split())}", ()),
 )
 """Of embed, 3: slices failed, and are listed."""
 BY_NAME = {command.name: command for command in COMMANDS}
@@ -188,9 +172,7 @@ def baseline(world: World, command: Command) -> list[str]:
         started = time.time() - 0.1
         ended = tried(world, command)
         # copies bear the time of what they are copies of
-        files = [
-            os.stat(os.path.join(where, file)) for where, _, all_ in os.walk(world.trial) for file in all_
-        ]
+        files = [path.stat() for path in world.trial.rglob("*") if path.is_file() and not path.is_symlink()]
         world.sizes[name] = sorted({f.st_size for f in files if f.st_mtime >= started and f.st_size})
         value = ended.value or {}
         problems = ended.troubles(0) + value.get("outside", [])
@@ -229,20 +211,17 @@ def goes_on(world: World, command: Command) -> list[str]:
     return problems + differences(world.baselines[command.name], snapshot(world.trial))
 
 
-# -- how it is made -----------------------------------------------------------------------------------
-
-
 def make_world(base: Path, short: bool = False) -> World:
     """Make it in children, and import here what they came to import: the parent never computes, so it may fork."""
     sys.dont_write_bytecode = True
     world = World(base, short)
-    draw(world.images)
+    write_csv(world.images / "squares.csv", "path,label,truth", draw_squares(world.images, 8, 24))
     import holotype as package
 
     own = [module.name for module in pkgutil.walk_packages(package.__path__, "holotype.")]
     _import([name for name in own if not name.endswith("__main__")] + ["timm", "pandas", "pyarrow.parquet"])
     narrow()  # children are forked, so that they have it too
-    _in_child(lambda: _make_backbone(world.backbone))
+    _in_child(lambda: write_backbone(world.backbone))
     world.fresh()
     world.kept.mkdir(parents=True)
 
@@ -311,34 +290,6 @@ def _stop_after_an_epoch() -> None:
     sys.addaudithook(hear)
 
 
-def draw(folder: Path) -> None:
-    """Four classes of coloured squares, red and green known, half of each of these labelled."""
-    from PIL import Image
-
-    noise, rows = np.random.default_rng(0), []
-    for name, colour in COLOURS.items():
-        for number in range(EACH):
-            labelled = name in KNOWN and number < EACH // 2
-            path = folder / (name if labelled else "unlabelled") / f"{name}-{number}.png"
-            path.parent.mkdir(parents=True, exist_ok=True)
-            pixels = np.clip(np.array(colour) + noise.integers(-30, 30, (SIDE, SIDE, 3)), 0, 255)
-            Image.fromarray(pixels.astype(np.uint8)).save(path)
-            rows.append((path.relative_to(folder).as_posix(), name if labelled else "", name))
-    with (folder / "squares.csv").open("w", newline="") as stream:
-        csv.writer(stream).writerows([("path", "label", "truth"), *rows])
-
-
-def _make_backbone(path: Path) -> None:
-    """A vision transformer with few random weights."""
-    import timm
-    import torch
-    from safetensors.torch import save_file
-
-    torch.manual_seed(0)
-    state = timm.create_model("test_vit", img_size=32, num_classes=0).state_dict()
-    save_file(state, path, metadata={"timm": "test_vit", "image_size": "32"})
-
-
 def _import(names: Iterable[str]) -> None:
     from holotype.models.zoo import patch_torchvision
 
@@ -349,13 +300,10 @@ def _import(names: Iterable[str]) -> None:
                 importlib.import_module(name)
 
 
-# -- what a folder holds, without what differs from run to run ------------------------------------------------
-
 RUN_ID = re.compile(r"\b[0-9a-f]{12}-\d+\b")
 """What a round is called (discovery/round_runner.py); that of a training is made from its identity."""
 CLOCK = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d[\d.:+Z-]*")
-ROOM = re.compile(r"room for [\d.]+ \w?B")
-"""How much memory or disk happened to be free."""
+ROOM = re.compile(r"room for [\d.]+ \w?B")  # how much memory or disk happened to be free
 TIMED = re.compile(r"(^|_)seconds$|^(time|started|finished|run_id|pid|host|check)$")
 """Keys whose values differ from run to run; check: the checksum of such values."""
 TEXT = (".html", ".csv", ".yaml", ".md", ".txt")

@@ -1,14 +1,15 @@
 """Estimate the number of categories, with a range.
 
 The neighbours of labelled images say how large the known classes are, unlabelled images included, and so how many
-categories there are (class_size.py). Where labels are too few for that, a curve over k-means at different K decides
-(k_curve.py).
+categories there are (class_size.py). The less sure they are, the more counts what is usual: that half of all classes
+are known. Where fewer than two classes are known, the silhouette of k-means at different K decides (k_curve.py).
 """
 
 from __future__ import annotations
 
 import dataclasses
 import hashlib
+import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -23,11 +24,10 @@ from holotype.clustering.k_curve import (
     CountPoint,
     CountProblem,
     Curve,
-    TooLong,
     clear_peak,
     describe,
-    estimate_by_curve,
-    midpoint,
+    estimate_by_silhouette,
+    has_labels,
     range_words,
 )
 from holotype.data.bursts import one_per_burst
@@ -39,18 +39,18 @@ from holotype.utils.serialization import dump_json
 if TYPE_CHECKING:
     from holotype.data.table import Table
 
-UNSURE = 0.15
-"""Where neighbours leave log K more open than this, the curve over k-means has a say too."""
+PRIOR_RATIO, PRIOR_SPREAD = 2.0, 0.5
+"""Before anything is measured, known classes are taken for half of all; standard deviation of log K of that. The
+neighbours of labelled images outweigh it where they are sure, and labels of a few images a class do not."""
+UNEQUAL_SPREAD = 0.15
+"""Of log K: new categories may be larger or smaller in the mean than known classes."""
 AROUND_RANGE, MAX_LOOKS = 1.5, 7
 """The curve beside an answer of class sizes goes beyond its range by this factor, with so many K."""
 LOOK_WORK, LOOK_STEP = 10_000_000, 50_000_000
 """K times images of all looks together, which the time of k-means grows with; and of one that is taken alone."""
-CURVE_SPREAD = 0.4
-"""Of log K, where the curve speaks beside the neighbours. It speaks with its upper end, which is hardly too low (its
-best value is, by half); that spreads by 0.2 to 0.3, but leans to the same side as the neighbours."""
 FINER = 8
 """Most rounds in which a clear peak of that curve is looked at more closely."""
-ESTIMATOR = 4
+ESTIMATOR = 5
 """Raised when the same images give another estimate: those of before are then not taken."""
 
 
@@ -80,7 +80,7 @@ def estimate_count(
     """
     problem = CountProblem(features, label, n_known, k_max, seed, progress, weight)
     answer = estimate_adaptive(problem)
-    if answer.points:
+    if answer.by == "silhouette":
         return answer
     (low, high), some = problem.bounds, problem.sampled()
     n = len(some.features)
@@ -94,25 +94,16 @@ def estimate_count(
 
 
 def estimate_adaptive(problem: CountProblem) -> CountEstimate:
-    """Do the same, with a curve over k-means only where the class sizes are uncertain."""
-    n, n_known, seed, weight = len(problem.features), problem.n_known, problem.seed, problem.weight
-    _, high = problem.bounds
-    rows = subsample_rows(n, NEIGHBOURS, seed)
+    """Estimate by class sizes, without the curve around the answer; by the silhouette where labels say nothing."""
+    n, n_known, weight = len(problem.features), problem.n_known, problem.weight
+    if not has_labels(n_known, int((problem.label >= 0).sum())):
+        return estimate_by_silhouette(problem)
+    rows = subsample_rows(n, NEIGHBOURS, problem.seed)
     if weight is not None:
         n, weight = round(float(weight.sum())), weight[rows.numpy()]
     x, label = problem.features[rows.to(problem.features.device)], problem.label.cpu()[rows]
-    sized = measure_classes(x, label, seed, weight)
-    if sized is not None and sized.spread <= UNSURE:
-        return by_class_size(sized, n, n_known, high)
-    try:
-        curve = estimate_by_curve(problem)
-    except TooLong:
-        if sized is None:
-            raise
-        answer = by_class_size(sized, n, n_known, high)
-        note = "They are not sure; the labelled accuracy of k-means, which would have a say too, would take hours."
-        return dataclasses.replace(answer, words=f"{answer.words} {note}")
-    return curve if sized is None else combine_estimates(sized, curve, n, n_known, high)
+    sized = measure_classes(x, label, problem.seed, weight)
+    return by_class_size(sized, n, n_known, problem.bounds[1])
 
 
 def estimate_table(table: Table, features: np.ndarray, device: str, **settings: Any) -> CountEstimate:
@@ -158,31 +149,32 @@ def from_curve_and_size(answer: CountEstimate, points: Sequence[CountPoint]) -> 
     return dataclasses.replace(best, words=words)
 
 
-def combine_estimates(
-    size: ClassSize, curve: CountEstimate, n_images: int, n_known: int, k_max: int
-) -> CountEstimate:
-    """Neighbours and curve together, where the first alone are not sure. A clear silhouette decides as ever."""
-    joined = by_class_size(size.joined(curve.high, CURVE_SPREAD), n_images, n_known, k_max)
-    told = (
-        f"Neighbours of labelled images alone say {size.k:,.0f}, the labelled accuracy of k-means at most "
-        f"{curve.high:,}; each counts by how sure it is."
-    )
-    return from_curve_and_size(dataclasses.replace(joined, words=f"{joined.words} {told}"), curve.points)
+def by_class_size(size: ClassSize | None, n_images: int, n_known: int, k_max: int) -> CountEstimate:
+    """Join what neighbours say with what is usual, still without a curve. size: None where they say nothing.
 
-
-def by_class_size(size: ClassSize, n_images: int, n_known: int, k_max: int) -> CountEstimate:
-    """The answer of the neighbours of labelled images, still without a curve. k_max: the largest K allowed."""
+    k_max: the largest K allowed.
+    """
 
     def fitted(k: float) -> int:
         return min(max(round(k), n_known), k_max)
 
-    estimate = CountEstimate(fitted(size.k), fitted(size.low), fitted(size.high), (), "", "class sizes")
-    evidence = (
-        f"By the neighbours of the labelled images, a known class has about {n_images / size.k:,.0f} images, labelled "
-        f"or not. If new categories are as large in the mean, the range holds the true number in {COVERAGE:.0%} of "
-        "cases."
+    usual = ClassSize(PRIOR_RATIO * n_known, PRIOR_SPREAD)
+    # never more than two standard deviations from what neighbours say: two known classes of forty do happen
+    far = 0.0 if size is None else abs(math.log(size.k / usual.k)) / 2
+    joined = usual if size is None else size.joined(usual.k, max(usual.spread, far))
+    wide = dataclasses.replace(joined, spread=math.hypot(joined.spread, UNEQUAL_SPREAD))
+    estimate = CountEstimate(fitted(wide.k), fitted(wide.low), fitted(wide.high), (), "", "class sizes")
+    if size is None:
+        evidence = "The labels are too few to say how large a class is, so the known classes are taken for half of all."
+    else:
+        evidence = (
+            f"By the neighbours of the labelled images, a known class has about {n_images / size.k:,.0f} images, "
+            "labelled or not; the less sure they are, the more it counts that about half of all classes are usually "
+            "known."
+        )
+    return describe(
+        estimate, n_known, k_max, f"{evidence} The range holds the true number in {COVERAGE:.0%} of cases."
     )
-    return describe(estimate, n_known, k_max, evidence)
 
 
 def _refine(curve: Curve) -> None:
@@ -211,8 +203,3 @@ def _probe_neighbours(answer: CountEstimate, low: int, high: int, n_images: int)
         return [best] if best * n_images <= LOOK_STEP else []
     ends = (max(low, answer.low / AROUND_RANGE), min(high, answer.high * AROUND_RANGE))
     return sorted({*np.geomspace(*ends, looks).round().astype(int).tolist(), best})
-
-
-def pick_k(estimate: CountEstimate) -> int:
-    """The number to train with: the best value, or of a curve of labelled accuracy halfway to the upper end."""
-    return midpoint(estimate) if estimate.by == "curve" else estimate.best

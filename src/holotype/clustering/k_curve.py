@@ -1,13 +1,9 @@
-"""Curve over the number of clusters K: run k-means at different K, and read the number of categories off it.
+"""Curve over the number of clusters K: k-means at different K, scored by its silhouette.
 
-- labelled accuracy (GCD, Vaze et al. 2022): cluster all images, match clusters to the known classes over the
-  labelled images, count those that are right. Too few clusters mix known classes, too many split them. It is too low
-  where most classes are unknown, since merging these costs it nothing.
-- silhouette, which needs no labels: (b - a) / max(a, b), with a the distance of an image to the centre of its
-  cluster and b that to the nearest other centre. It decides alone where fewer than two classes are known.
-
-Differences from the reference: several runs per K are averaged, so that luck in the start does not decide and its
-size is known; a geometric grid finds the region before Brent's search, which local peaks would mislead.
+The silhouette needs no labels: (b - a) / max(a, b), with a the distance of an image to the centre of its cluster and b
+that to the nearest other centre. It decides where fewer than two classes are known. The labelled accuracy (GCD, Vaze et
+al. 2022: clusters matched to the known classes, labelled images that are then right) is shown beside it. It decides
+nothing: from few labels it is flat up to hundreds of clusters.
 """
 
 from __future__ import annotations
@@ -32,12 +28,10 @@ from holotype.utils.serialization import SchemaError, from_dict
 
 CURVE_RUNS = 4
 """k-means runs per K, each from one greedy k-means++ start."""
-BANDWIDTH = 0.2
-"""Of the smoothing, in log K."""
 UNCLEAR = 1.15
 """Where the silhouette decides alone and has no clear peak, the range reaches further by this factor, and by one
 category at least: without, it held the truth in two thirds of small collections (docs/how-many.md)."""
-EvidenceKind = Literal["class sizes", "curve", "silhouette"]
+EvidenceKind = Literal["class sizes", "silhouette"]
 SILHOUETTE_TOLERANCE = 0.1
 """Silhouettes that differ by less than this share of the highest one are held for equal."""
 
@@ -56,14 +50,9 @@ WIDE_RANGE = 100
 STEP = 1.2
 """Ratio of neighbouring K of the grid."""
 FALLEN_FRACTION = 0.8
-"""The grid ends where the accuracy has twice in a row been below this share of its highest value."""
-CLIMB_WORK = 200_000_000
-"""K times images of the whole grid, which the time grows with: beyond it the search would take hours. Up to some 1,600
-known classes it is never reached."""
-LEAST_POINTS = 3
-"""Of a curve: where these would take too long already, none is begun with."""
-BRENT, FILL = 8, 6
-"""Most evaluations of Brent's search, and of the gaps within the range found."""
+"""The grid ends where the silhouette has twice in a row been below this share of its highest value."""
+FILL = 6
+"""Evaluations in the gaps within the range found."""
 
 
 @dataclass(frozen=True)
@@ -77,8 +66,6 @@ class CountPoint:
     """Between -1 and 1, higher is better."""
     stability: float
     """Mean adjusted Rand index of two runs: 1 where they agree."""
-    spread: float = 0.0
-    """Standard deviation of the accuracy over the runs."""
 
 
 @dataclass(frozen=True)
@@ -88,14 +75,14 @@ class CountEstimate:
     best: int
     low: int
     high: int
-    """By class sizes, the range that holds the true number in 8 of 10 cases; by a curve, the K that the labels cannot
-    tell from the best one."""
+    """By class sizes, the range that holds the true number in 8 of 10 cases; by the silhouette, where it is nearly as
+    high as at the best one."""
     points: tuple[CountPoint, ...]
     """The curve, by K."""
     words: str
     """The same for people."""
-    by: EvidenceKind = "curve"
-    """What decided: how large known classes are, or labelled accuracy or silhouette over k-means."""
+    by: EvidenceKind = "silhouette"
+    """What decided: how large known classes are, or the silhouette of k-means."""
 
     def as_dict(self) -> dict[str, Any]:
         """For JSON, which knows no NaN: None instead."""
@@ -118,10 +105,6 @@ class CountEstimate:
 def has_labels(n_known: int, n_labelled: int) -> bool:
     """Can the labels say anything? Of a single class any split looks wrong, so that the answer would always be 1."""
     return n_known >= 2 and n_labelled > 0
-
-
-class TooLong(InputError):
-    """The grid would take hours, so that the curve says nothing."""
 
 
 @dataclass(frozen=True)
@@ -151,21 +134,19 @@ class CountProblem:
         return dataclasses.replace(self, features=x, label=self.label[rows.to(self.label.device)])
 
 
-def estimate_by_curve(problem: CountProblem) -> CountEstimate:
-    """Estimate the number of categories by the labelled accuracy or the silhouette of k-means.
-
-    TooLong where there are so many known classes that the search would take hours.
-    """
+def estimate_by_silhouette(problem: CountProblem) -> CountEstimate:
+    """Estimate the number of categories by the silhouette of k-means, without a label."""
     problem = problem.sampled()
     low, high = problem.bounds
     grid = _grid(low, high)
-    with progress_bar("Counting categories", len(grid) + BRENT + FILL, problem.progress) as advance:
+    with progress_bar("Counting categories", len(grid) + FILL, problem.progress) as advance:
         curve = Curve(problem, advance)
         _climb(curve, grid)
-        if curve.informed and len(curve.points) > 2:
-            _search(curve)
-        _fill(curve)
-    return read_curve(curve.points, problem.n_known, curve.n_labelled, high)
+        found = read_silhouette(curve.points, problem.n_known, high)
+        # a few K in the gaps of the range, so that its ends do not hang on single points
+        for k in sorted({*np.linspace(found.low, found.high, FILL + 2).round().astype(int).tolist()}):
+            curve.at(k)
+    return read_silhouette(curve.points, problem.n_known, high)
 
 
 def sample_size(n_known: int) -> int:
@@ -212,7 +193,6 @@ class Curve:
         self.labelled = (label >= 0).nonzero().flatten().cpu().numpy()
         self.target = label.cpu().numpy()[self.labelled]
         self.n_labelled = len(self.labelled)
-        self.informed = has_labels(self.n_known, self.n_labelled)
         self._found: dict[int, CountPoint] = {}
 
     @property
@@ -241,7 +221,6 @@ class Curve:
             float(np.mean(accuracy)) if accuracy else math.nan,
             float(np.mean(silhouettes)),
             _stability(clusters),
-            float(np.std(accuracy, ddof=1)) if accuracy else 0.0,
         )
 
 
@@ -272,85 +251,21 @@ def _stability(clusters: Sequence[np.ndarray]) -> float:
 
 
 def _climb(curve: Curve, grid: Sequence[int]) -> None:
-    """Along the grid until the accuracy, or without labels the silhouette, has clearly fallen.
+    """Along the grid until the silhouette has clearly fallen.
 
-    Large K cost most and tell least. The silhouette often only falls, and is followed up to WIDE all the same.
+    Large K cost most and tell least. The silhouette often only falls, and is followed up to WIDE_RANGE all the same.
     """
     best, below = 0.0, 0
-    for at, k in enumerate(grid):
-        if sum(grid[: max(at + 1, LEAST_POINTS)]) * len(curve.x) > CLIMB_WORK:
-            raise TooLong(
-                "How many categories there are cannot be told: the labels do not say how large a class is, and with "
-                f"{curve.n_known:,} known classes a search by k-means would take hours. Label more images of each "
-                "class, or say how many categories there are (--k N of holotype discover and holotype train)."
-            )
-        point = curve.at(k)
-        value = point.labelled_accuracy if curve.informed else point.silhouette
+    for k in grid:
+        value = curve.at(k).silhouette
         best = max(best, value)
         below = below + 1 if value < FALLEN_FRACTION * best else 0
-        if below >= 2 and (curve.informed or k >= WIDE_RANGE):
+        if below >= 2 and k >= WIDE_RANGE:
             return
 
 
-def _search(curve: Curve) -> None:
-    """GCD's bounded Brent search for the highest accuracy, between the points two to either side of the best."""
-    from scipy.optimize import minimize_scalar
-
-    grid = curve.points
-    peak = max(range(len(grid)), key=lambda i: grid[i].labelled_accuracy)
-    bounds = (grid[max(peak - 2, 0)].k, grid[min(peak + 2, len(grid) - 1)].k)
-    settings = {"bounds": bounds, "method": "bounded", "options": {"maxiter": BRENT, "xatol": 0.5}}
-    minimize_scalar(lambda k: -curve.at(int(k)).labelled_accuracy, **settings)
-
-
-def _fill(curve: Curve) -> None:
-    """A few K in the gaps of the range as it stands, so that its ends do not hang on single points."""
-    found = read_curve(curve.points, curve.n_known, curve.n_labelled, curve.points[-1].k)
-    wanted = np.linspace(found.low, found.high, FILL + 2).round().astype(int).tolist()
-    for k in sorted(set(wanted)):
-        curve.at(k)
-
-
-def midpoint(estimate: CountEstimate) -> int:
-    """Of a curve: halfway from the best value to the upper end of the range.
-
-    It errs towards too few where most classes are unknown; a category too many can stay empty, and merging two in the
-    report is one click, where taking one apart is many.
-    """
-    return math.ceil((estimate.best + estimate.high) / 2)
-
-
-def read_curve(points: Sequence[CountPoint], n_known: int, n_labelled: int, k_max: int) -> CountEstimate:
-    """Read the range off a curve (by K). k_max: where the search had to end.
-
-    The range is where the smoothed accuracy is within one standard error of its highest value.
-    """
-    if not has_labels(n_known, n_labelled):
-        return _by_silhouette(points, n_known, k_max)
-    k = np.arange(points[0].k, points[-1].k + 1)
-    smooth = smoothed(points, [p.labelled_accuracy for p in points], k)
-    peak = int(smooth.argmax())
-    sharp = max(points, key=lambda p: p.labelled_accuracy)
-    spread = float(np.sqrt(np.mean([p.spread**2 for p in points])))
-    tolerance = standard_error(sharp.labelled_accuracy, n_labelled, spread)
-    if sharp.labelled_accuracy > smooth[peak] + tolerance:  # no noise: smoothing would hide it
-        smooth = np.interp(k, [p.k for p in points], [p.labelled_accuracy for p in points])
-        peak = int(smooth.argmax())
-    low, high = _around(smooth, peak, smooth[peak] - tolerance)
-    labels = CountEstimate(int(k[peak]), int(k[low]), int(k[high]), tuple(points), "")
-    estimate, silhouette = _with_silhouette(labels)
-    accuracy = f"k-means puts {smooth[peak]:.0%} of the {n_labelled:,} labelled images right at {labels.best}"
-    if labels.low == labels.high:
-        accuracy += ", and fewer elsewhere."
-    else:
-        accuracy += (
-            f"; they cannot tell {labels.low} to {labels.high} apart (one standard error is {tolerance:.1%})."
-        )
-    return describe(estimate, n_known, k_max, accuracy, silhouette)
-
-
-def _by_silhouette(points: Sequence[CountPoint], n_known: int, k_max: int) -> CountEstimate:
-    """Without labels of two classes at least, the silhouette is all there is."""
+def read_silhouette(points: Sequence[CountPoint], n_known: int, k_max: int) -> CountEstimate:
+    """Read number and range off a curve (by K). k_max: where the search had to end."""
     usable = [p for p in points if not math.isnan(p.silhouette)]
     if not usable:
         only = points[0].k
@@ -362,34 +277,14 @@ def _by_silhouette(points: Sequence[CountPoint], n_known: int, k_max: int) -> Co
     estimate = CountEstimate(usable[peak].k, usable[low].k, usable[high].k, tuple(points), "", "silhouette")
     if clear_peak(points) is None:
         wide = (max(2, math.floor(estimate.low / UNCLEAR)), min(k_max, math.ceil(estimate.high * UNCLEAR)))
-        estimate = dataclasses.replace(estimate, best=midpoint(estimate), low=wide[0], high=wide[1])
+        estimate = dataclasses.replace(
+            estimate, best=math.ceil((estimate.best + estimate.high) / 2), low=wide[0], high=wide[1]
+        )
     evidence = (
         f"Labels of fewer than two classes cannot help, so this is the silhouette alone: {values[peak]:.2f} at "
         f"{usable[peak].k}, and within {SILHOUETTE_TOLERANCE:.0%} of it up to {usable[high].k}. Take it as a hint."
     )
     return describe(estimate, n_known, k_max, evidence)
-
-
-def standard_error(accuracy: float, n_labelled: int, spread: float) -> float:
-    """How far off an accuracy may be: the labelled images are a sample, and so are the runs.
-
-    One more image right and one more wrong, so that a handful of images that are all right proves little (Laplace).
-    """
-    share = (accuracy * n_labelled + 1) / (n_labelled + 2)
-    return math.sqrt(share * (1 - share) / n_labelled + spread**2 / CURVE_RUNS)
-
-
-def smoothed(points: Sequence[CountPoint], values: Sequence[float], k: np.ndarray) -> np.ndarray:
-    """Local linear regression on log K with Gaussian weights. values: one per point; k: (n,) -> (n,)."""
-    at, y = np.log([p.k for p in points]), np.asarray(values, dtype=float)
-    if len(points) < 4:
-        return np.interp(k, [p.k for p in points], y)
-    away = at[None] - np.log(k)[:, None]
-    weight = np.exp(-0.5 * (away / BANDWIDTH) ** 2)
-    w0, w1, w2 = (weight.sum(1), (weight * away).sum(1), (weight * away**2).sum(1))
-    y0, y1 = (weight * y).sum(1), (weight * away * y).sum(1)
-    flat = w0 * w2 - w1**2
-    return np.where(flat > 1e-12, (w2 * y0 - w1 * y1) / np.maximum(flat, 1e-12), y0 / w0)
 
 
 def _around(values: np.ndarray, peak: int, least: float) -> tuple[int, int]:
@@ -413,22 +308,6 @@ def clear_peak(points: Sequence[CountPoint]) -> CountPoint | None:
     top = max(usable, key=lambda p: p.silhouette)
     ends = max(usable[0].silhouette, usable[-1].silhouette)
     return top if top.silhouette - ends > SILHOUETTE_TOLERANCE * abs(top.silhouette) else None
-
-
-def _with_silhouette(labels: CountEstimate) -> tuple[CountEstimate, str]:
-    """A clear peak of the silhouette decides within what the labels leave open, and widens it where they disagree."""
-    usable = [p for p in labels.points if not math.isnan(p.silhouette)]
-    if len(usable) < 3:
-        return labels, ""
-    told = "The silhouette, which needs no labels,"
-    top = clear_peak(labels.points)
-    if top is None:
-        top = max(usable, key=lambda p: p.silhouette)
-        trend = "falls from" if top is usable[0] else "rises to" if top is usable[-1] else "is flat around"
-        return labels, f"{told} {trend} {top.k} and does not decide."
-    both = dataclasses.replace(labels, best=top.k, low=min(labels.low, top.k), high=max(labels.high, top.k))
-    agrees = "decides" if labels.low <= top.k <= labels.high else "is clear, so the range covers both"
-    return both, f"{told} is highest at {top.k} and {agrees}."
 
 
 def describe(estimate: CountEstimate, n_known: int, k_max: int, *evidence: str) -> CountEstimate:

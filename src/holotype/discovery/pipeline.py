@@ -27,8 +27,7 @@ from holotype.config.schema import BackboneConfig, DiscoverConfig, parse_by_name
 from holotype.data.detections import CONFIDENCE
 from holotype.data.hashing import file_stamps
 from holotype.data.load import check_trainable, folder_name, load_table
-from holotype.data.paths import relative
-from holotype.data.storage import is_address
+from holotype.data.paths import is_address, relative
 from holotype.data.table import Table
 from holotype.discovery.backbone_choice import BackboneChoice, choose_backbone
 from holotype.discovery.collection import Collection, read_collection, with_current_paths

@@ -20,7 +20,7 @@ import numpy as np
 import torch
 
 from holotype.clustering.class_size import measure_imbalance
-from holotype.clustering.estimate_k import count_key, estimate_table, pick_k, write_count
+from holotype.clustering.estimate_k import count_key, estimate_table, write_count
 from holotype.clustering.k_curve import CountEstimate
 from holotype.config.schema import AUTO, NO, DiscoverConfig
 from holotype.data import detections
@@ -370,7 +370,7 @@ def corrected_k(count: CountEstimate, before: Discovery, table: Table) -> tuple[
     """
     left, grown, change = categories_left(before, table), 0, ""
     if before.count and _has_other_images(before, table):
-        grown = pick_k(count) - pick_k(CountEstimate.from_dict(before.count))
+        grown = count.best - CountEstimate.from_dict(before.count).best
         grown -= min(max(grown, 0), categories_added(before, table))
     if grown:
         more = "higher" if grown > 0 else "lower"
@@ -404,7 +404,7 @@ def choose_k(round: Round, features: np.ndarray) -> tuple[int, CountEstimate | N
     if config.k == "auto":
         with round.clock.step("counting"):
             count = count_categories(round, features)
-        k, why = pick_k(count), f"Training with {pick_k(count)}."
+        k, why = count.best, f"Training with {count.best}."
         if round.before and round.corrected:
             k, why = corrected_k(count, round.before, round.table)
         log.info(f"{count.words} {why}")

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from holotype.data.storage import is_address
+from holotype.data.paths import is_address
 from holotype.errors import InputError
 from holotype.utils.serialization import FileSchema
 

@@ -239,7 +239,7 @@ class RunResources:
 
     def _count(self) -> int:
         """Count the categories by the backbone as it is; the same for all methods and seeds."""
-        from holotype.clustering.estimate_k import estimate_table, pick_k
+        from holotype.clustering.estimate_k import estimate_table
 
         source = FreshViews(self.images, Encoder(self.backbone, self.compute))
         table = self.data.table
@@ -247,7 +247,7 @@ class RunResources:
         with torch.no_grad():
             features = table_features(source, usable, len(table)).float().cpu().numpy()
         found = estimate_table(table, features, "cpu", progress=self.experiment.progress)
-        k = broadcast_object(pick_k(found))
+        k = broadcast_object(found.best)
         log.info(f"{found.words} Training with {k}.")
         return k
 
