@@ -309,7 +309,7 @@ def methods_table() -> str:
     for name in METHODS:
         found = method_info(name)
         card = found.card
-        assert card is not None  # tests/methods/test_find_method.py
+        assert card is not None
         told = [f"[`{name}`](methods/{name}.md)", str(card.year), card.line]
         body.append([*told, stage_names(found)])
     return words(head, body)

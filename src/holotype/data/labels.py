@@ -76,7 +76,7 @@ class LabelFile:
     box: list[str] | None = None
     """The column `box`, or the boxes behind the paths: x, y, w, h, "" = none; None = there are no boxes."""
     weight: list[str] | None = None
-    """Of a sample (weighed.py): how many images each stands for; None of any other file."""
+    """Of a sample (embeddings/coreset.py): how many images each stands for; None of any other file."""
 
     def take(self, rows: Sequence[int]) -> LabelFile:
         columns = {name: values for name, values in vars(self).items() if isinstance(values, list)}

@@ -4,7 +4,7 @@
     found.labels_                                   # "Sneaker", "new-01", ...
     found.predict(new_paths)
 
-Images are paths, PIL images or arrays (data/arrays.py). Those in memory are written as PNG files into the run
+Images are paths, PIL images or arrays (data/decode.py). Those in memory are written as PNG files into the run
 folder, so that the report can show them.
 """
 

@@ -1,11 +1,11 @@
 """How likely each image is in the right category: a probability that can be taken at its word.
 
 The method's own score cannot: a network is sure of what it was trained on. So a second opinion is asked that took no
-part in training (opinion.py). How far to trust it is learned from the labelled images: its temperature is the one at
+part in training (lda.py). How far to trust it is learned from the labelled images: its temperature is the one at
 which the labels of images that were held out are likeliest. For new categories, of which nobody has seen a label, it is
 the one at which this holds for a discriminant that has seen no label either: known classes, treated as if they were
 new. Where these have fewer such images than new categories have, that judge is worse than the one of new categories,
-and counts the less (how_like). A new category that is too wide for one class (breadth.py) is trusted as far as its
+and counts the less (how_like). A new category that is too wide for one class is trusted as far as its
 largest class may reach. What the trainings say counts as much as the opinion. No hidden label plays a part.
 docs/confidence.md has the figures.
 """

@@ -183,7 +183,7 @@ class Category:
     purity_high: float = float("nan")
     """Where the truth lies in four categories out of five."""
     comes_back: int = 0
-    """Of several trainings (Facts.trainings), how many have this category too (agreement.py)."""
+    """Of several trainings (Facts.trainings), how many have this category too (ensemble.py)."""
     together: float = float("nan")
     """Share of its images without a label that stay together, in the mean over the trainings; NaN where there was one
     training, or edits have changed the category."""

@@ -8,7 +8,7 @@ Such an image lies in the category c for which
 
     q_c = (v_c + p_c) / 2
 
-is largest, v_c being what the model says, in the place of votes (weighing.py). A model knows the images that it was
+is largest, v_c being what the model says, in the place of votes (ensemble.py). A model knows the images that it was
 trained on better than others, and the frozen features know them all alike. docs/place-new-images.md has the figures.
 
 A linear discriminant learns the categories as they stand from the features of the frozen backbone: from nine tenths of
@@ -20,7 +20,7 @@ counts, the second time, as much as the first opinion of it was worth. The answe
 
 u: the centred feature at length 1, m_c: the mean of the n_c images of category c, W W^T = S^-1 of the shrunk scatter
 within categories. T is the temperature at which the labels of images that were held out are likeliest. No hidden label
-plays a part. calibration.py makes probabilities of it, weighing.py gives it a say, and kept_opinion.py is what is left
+plays a part. calibration.py makes probabilities of it, ensemble.py gives it a say, and `CorrectedModel` is what is left
 of it for images that come later.
 
 The Mahalanobis test of a new image (`Centroids`):
@@ -214,7 +214,7 @@ FLOOR = 0.1
 
 
 class Scorer(Protocol):
-    """Whoever else has a say: the votes of several trainings (agreement.py), or what one says (runs/predict.py)."""
+    """Whoever else has a say: the votes of several trainings (ensemble.py), or what one says (runs/predict.py)."""
 
     def shares(self, images: np.ndarray) -> np.ndarray:
         """(n, K) what they say of some images; NaN = nothing."""

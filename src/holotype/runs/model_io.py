@@ -169,7 +169,7 @@ class TrainedModel:
     def place(self, read: ModelReader) -> pd.DataFrame:
         """Return category_id, kind, probability, known_score, typicality, fits; "" and NaN for unread images.
 
-        fits: False where an image fits nothing (centroids.py states the rule); its category is still the best guess.
+        fits: False where an image fits nothing (results/lda.py states the rule); its category is still the best guess.
         """
         import pandas as pd
 

@@ -105,7 +105,7 @@ def _learn(site: Site) -> list[list[str]]:
 
 
 def _take_back(site: Site) -> list[list[str]]:
-    from holotype.studio.take_back import round_before
+    from holotype.studio.take_back_round import round_before
 
     round_before(site.run)
     return [["-take-back", str(site.run)]]

@@ -1,1 +1,1 @@
-"""Readers: one file for each kind of source that images may come from (registry.py says which reads what)."""
+"""Readers: one file for each kind of source that images may come from (data/load.py says which reads what)."""

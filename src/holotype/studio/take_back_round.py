@@ -1,4 +1,4 @@
-"""Take back the last round of a discovery: `python -m holotype.studio.take_back RUN`.
+"""Take back the last round of a discovery: `python -m holotype.studio.take_back_round RUN`.
 
 Its folder moves to studio/taken-back/N, and the run folder shows the round before with the edits of that. Edits that
 were made in the report of the round stay in the log and say nothing. A kill on the way is mended by the same command.
