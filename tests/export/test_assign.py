@@ -78,7 +78,7 @@ def test_a_table_is_called_after_its_source(run, images, tmp_path) -> None:
 
 
 def test_a_stranger_fits_nothing(run, tmp_path, monkeypatch) -> None:
-    """With the limits of a model that never saw such an image; how strange it must be is told in tests/results/test_lda.py."""
+    """With the limits of a model that never saw such an image; tests/results/test_lda.py has how strange it must be."""
     trained = load_model(run, "cpu")
     trained.centres.limit = np.float32(0)  # nothing is near enough
     monkeypatch.setattr("holotype.runs.model_io.load_model", lambda *_: trained)
