@@ -39,7 +39,7 @@ class Page:
     def __init__(self, browser: Any, report: Path, **settings: Any) -> None:
         self.context = browser.new_context(**{"viewport": {"width": 1280, "height": 900}, **settings})
         self.tab = self.context.new_page()
-        self.tab.set_default_timeout(8000)
+        self.tab.set_default_timeout(60_000)
         self.report, self.complaints = report, []
         self.tab.on("console", lambda m: m.type in ("error", "warning") and self.complaints.append(m.text))
         self.tab.on("pageerror", lambda error: self.complaints.append(str(error)))

@@ -37,7 +37,7 @@ class Window:
     def __init__(self, browser: Any, **settings: Any) -> None:
         self.context = browser.new_context(**{"viewport": {"width": 1280, "height": 900}, **settings})
         self.tab = self.context.new_page()
-        self.tab.set_default_timeout(10_000)
+        self.tab.set_default_timeout(60_000)
         self.complaints: list[str] = []
         self.excused: tuple[str, ...] = ()
         """Parts of complaints that a test brings about."""
