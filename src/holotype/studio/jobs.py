@@ -108,7 +108,7 @@ def _take_back(site: Site) -> list[list[str]]:
     from holotype.studio.take_back_round import round_before
 
     round_before(site.run)
-    return [["-take-back", str(site.run)]]
+    return [["-take-back-round", str(site.run)]]
 
 
 JOBS = {
