@@ -23,6 +23,7 @@ TABLES = {
     "new_images --table": "confidence.md",
     "counting --table counting.jsonl#embedded": "counting.md",
     "counting --few --table counting-few.jsonl#few": "counting.md",
+    "counting --mixed --table counting-mixed.jsonl#embedded": "counting.md",
 }
 """Commands that print the table of a record, and the page that shows at least three of its lines."""
 
