@@ -177,7 +177,9 @@ def mixed_table(records: Sequence[dict[str, Any]]) -> str:
     for record in records:
         every = record["problems"]
         groups = {"all": every}
-        groups |= {f"{100 * s:.0f} % labelled": [p for p in every if p["share"] == s] for s in (0.05, 0.1, 0.5)}
+        groups |= {
+            f"{100 * s:.0f} % labelled": [p for p in every if p["share"] == s] for s in (0.05, 0.1, 0.5)
+        }
         for times, words in ((0.5, "half as large as"), (1, "as large as"), (2, "twice as large as")):
             groups[f"known classes {words} new ones"] = [p for p in every if p["times"] == times]
         groups["fewer than 40 % known"] = [p for p in every if p["known"] < 0.4 * p["k"]]
