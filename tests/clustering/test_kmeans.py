@@ -185,9 +185,6 @@ def test_golden_best_of_ten(name) -> None:
     assert adjusted_rand_score(theirs, ours.label.numpy()) == 1
 
 
-# -- the same numbers from the code of other papers ---------------------------------------------------
-
-
 def peer(name: str) -> dict[str, np.ndarray]:
     return {key.removeprefix(f"{name}__"): x for key, x in PEERS.items() if key.startswith(f"{name}__")}
 

@@ -138,9 +138,6 @@ def test_parameters_as_scikit_learn_wants_them_and_before_fit_it_says_so(tmp_pat
             call(["a.png"] if call != one.save else tmp_path)
 
 
-# -- pickled --------------------------------------------------------------------------------------------
-
-
 def test_a_pickled_one_keeps_its_run(fitted, squares, tmp_path) -> None:
     paths = list(squares.path[::7])
     again = pickle.loads(pickle.dumps(fitted))
@@ -160,9 +157,6 @@ def test_a_pickled_one_keeps_its_run(fitted, squares, tmp_path) -> None:
     shutil.rmtree(tmp_path / "run")
     with pytest.raises(InputError, match="is gone"):
         pickle.dumps(found)
-
-
-# -- parameters -----------------------------------------------------------------------------------------
 
 
 def test_settings_are_checked_before_anything_is_computed(squares, tiny_backbone_file, monkeypatch) -> None:

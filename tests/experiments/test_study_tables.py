@@ -94,9 +94,6 @@ def test_records_of_two_kinds_are_no_row(top: Path) -> None:
     assert "| rpc |" in build(top, rows=("rpc",))
 
 
-# -- seeds --------------------------------------------------------------------------------------------------
-
-
 def test_gains_over_several_sets_of_seeds(top: Path) -> None:
     """Old: 4, 1, 2; New: 0, 2, -3; All: 1, 1.75, -1.75."""
     text = build(top, rows=("no-new",), kind="seeds", seeds=((0,), (0, 1), (0, 1, 2)))
@@ -129,9 +126,6 @@ def test_the_scores_of_every_seed(top: Path) -> None:
     assert (row["What it changes"], row["Seeds (n)"]) == ("`method.lambda_2 = 0`", "0 to 2 (3)")
     assert cells(text, "rpc")["New"] == "44.0, 58.0"
     assert ("±" in text, "Not run: rpc, seed 2." in text) == (False, True)
-
-
-# -- beside published scores --------------------------------------------------------------------------------
 
 
 def test_published_scores_and_their_star(top: Path) -> None:

@@ -35,9 +35,6 @@ def everyone(n: int) -> Tensor:
     return torch.ones(n, dtype=torch.bool)
 
 
-# -- the graph ----------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("name", GRAPHS)
 def test_every_stage_of_the_graph_equals_the_released_code(case, name) -> None:
     get = case(f"semiag_{name}")
@@ -107,9 +104,6 @@ def test_the_threshold_is_torchs_quantile_of_what_lies_above_the_mean(q) -> None
     assert threshold(torch.ones(4, 4), q) == math.inf  # nothing lies above the mean
 
 
-# -- negatives and labels -----------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("name", CONTRASTS)
 def test_negatives_and_labels_equal_the_released_code(case, name) -> None:
     get = case(f"cal_{name}")
@@ -123,9 +117,6 @@ def test_negatives_and_labels_equal_the_released_code(case, name) -> None:
     positive, negative = drop_weak_edges(positive, negative, label, memory_label)
     assert torch.equal(positive, get("pos_after"))
     assert torch.equal(negative, get("neg_after"))
-
-
-# -- the contrast -------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("name", CONTRASTS)

@@ -72,9 +72,6 @@ def test_sup_con_golden(case, golden, agrees) -> None:
         agrees(lambda z, t=tau: sup_con(z, label, everyone, t), [x], loss, [grad], **tolerances(case, tau))
 
 
-# -- against a teacher (PromptCAL) --------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("name", ["cross_a", "cross_one_labelled"])
 def test_against_a_teacher_golden(name, case) -> None:
     g = {key: torch.as_tensor(value) for key, value in case("promptcal", name).items()}

@@ -96,9 +96,6 @@ def test_rows_outside_the_mask_cost_and_teach_nothing(loss) -> None:
     assert (grad[:, LABELLED] != 0).any()
 
 
-# -- means, products and unit vectors -----------------------------------------------------------------
-
-
 def test_a_masked_mean_is_that_of_the_selected_entries() -> None:
     torch.manual_seed(0)
     x, mask = torch.randn(3, 7, dtype=torch.float64), torch.rand(3, 7) < 0.4

@@ -60,9 +60,6 @@ def described() -> Description:
     return describe_categories(**world())
 
 
-# -- numbers ------------------------------------------------------------------------------------------
-
-
 def test_numbers_are_the_slow_loop(described) -> None:
     w = world()
     f, category, path = unit(w["features"].astype(np.float64)), w["category"], np.array(w["path"])
@@ -114,9 +111,6 @@ def test_half_precision_and_several_chunks_change_nothing(described, monkeypatch
         assert mine.cohesion == pytest.approx(theirs.cohesion, abs=1e-3)
 
 
-# -- doubt --------------------------------------------------------------------------------------------
-
-
 def test_a_minority_is_doubtful(described) -> None:
     assert 0 < described.doubtful.mean() <= UNSURE_SHARE + 2 * WORST_SHARE
     nobody_is_sure = {**world(), "probability": np.linspace(0, 0.5, 240)}
@@ -143,9 +137,6 @@ def test_what_makes_an_image_doubtful() -> None:
         assert describe_categories(**w).doubtful[7]
     w["probability"] = np.full(240, np.nan)  # nothing was said
     assert describe_categories(**w).doubtful.mean() <= 2 * WORST_SHARE
-
-
-# -- odd collections ----------------------------------------------------------------------------------
 
 
 def test_empty_categories_vanish_and_unread_images_count_nowhere(described) -> None:
@@ -201,9 +192,6 @@ def test_a_known_class_whose_labelled_images_are_unread_is_judged_by_what_lies_i
     w["features"][[i for i, name in enumerate(w["label"]) if name == "Bag"]] = np.nan
     bag = describe_categories(**w).categories[2]
     assert bag.signature[2] == pytest.approx(bag.cohesion, abs=1e-5)
-
-
-# -- words --------------------------------------------------------------------------------------------
 
 
 def test_the_category_beside_a_known_class_says_so(described) -> None:

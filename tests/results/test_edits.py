@@ -52,9 +52,6 @@ def rename(value: str, run: str = RUN) -> Edit:
     return Edit(run, TIME, "rename", "", "new-01", value)
 
 
-# -- the file ---------------------------------------------------------------------------------------------
-
-
 @given(st.text())
 def test_no_cell_looks_like_a_formula_and_all_come_back(cell):
     assert not escape_formula(cell).startswith(("=", "+", "-", "@", "\t", "\r"))
@@ -120,9 +117,6 @@ def test_another_format_is_one_sentence_and_nothing_is_logged(version, tmp_path,
     assert f"line 2, is of format '{version}'" in said
     assert "Traceback" not in said
     assert not (tmp_path / "run" / "edits.csv").exists()
-
-
-# -- the log ----------------------------------------------------------------------------------------------
 
 
 def test_a_log_that_people_have_touched_is_added_to(tmp_path):
@@ -231,9 +225,6 @@ def test_two_processes_lose_no_edit(tmp_path):
     assert len(values) == 40
     for who in "ab":  # each in its order
         assert [v for v in values if v.startswith(who)] == [f"{who} {number}" for number in range(20)]
-
-
-# -- applying ---------------------------------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -428,9 +419,6 @@ def test_golden(case):
     assert outcome(apply_edits(apply_edits(found, before).discovery, edits)) == case["expected"]
 
 
-# -- laws -------------------------------------------------------------------------------------------------
-
-
 @st.composite
 def edit_lists(draw: st.DrawFn) -> list[Edit]:
     size = draw(st.integers(0, 14))
@@ -499,8 +487,6 @@ def test_the_order_of_edits_on_different_images_does_not_matter(data, rng: rando
     assert told(one) == told(other)
     assert one.refused == other.refused == []
 
-
-# -- purity and measures ----------------------------------------------------------------------------------
 
 GROUPS = {"a": [0, 1, 2, 3], "new-01": [4, 5, 6, 7], "new-02": [8, 9, 10, 11]}
 

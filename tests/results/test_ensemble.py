@@ -225,9 +225,6 @@ def test_the_best_pairs_in_sum_are_taken() -> None:
     assert match_categories({"new-01": set("abcdef")}, {1: set("abcd"), 2: set("ef")}) == {1: "new-01"}
 
 
-# -- votes and the second opinion: each corrects what the other errs in, and neither decides alone ----------
-
-
 def voted(seed: int, wrong: float = 0.4) -> tuple[Consensus, np.ndarray, np.ndarray, np.ndarray]:
     """Seven trainings that are each wrong about `wrong` of the images, without looking at them."""
     embedded, _, target, truth = world(seed, apart=1.2)

@@ -135,8 +135,6 @@ def test_it_knows_images_that_it_has_not_seen() -> None:
     assert (said == category[~there]).mean() > 0.8
 
 
-# -- centroids --------------------------------------------------------------------------------------------
-
 DIM = 12
 SCATTER = np.geomspace(0.3, 0.003, DIM)
 """Images of a category differ much in some directions and hardly in others."""

@@ -164,9 +164,6 @@ def test_an_old_curve_is_not_shown(discovery: Path) -> None:
     assert loss_curve(discovery, file.stat().st_mtime + 10) == []
 
 
-# -- which command a next round is ------------------------------------------------------------------------
-
-
 def next_round(run: Path, images: str = "") -> list[str]:
     (command,) = JOBS["discover"].commands(Site(run, images))
     return command
@@ -222,9 +219,6 @@ def test_a_source_is_read_as_it_was_written(tmp_path: Path, monkeypatch) -> None
     (tmp_path / "source.json").write_text("x")
     made.save(tmp_path)
     assert Source.load(tmp_path) == made
-
-
-# -- what a round has changed -----------------------------------------------------------------------------
 
 
 def test_a_difference_counts_images_and_categories() -> None:

@@ -108,9 +108,6 @@ def test_an_undo_takes_back_what_was_said_of_one_image(window: Client, run: Path
     assert [edit.digest for edit in in_effect(log)] == [item(2)["digest"]]
 
 
-# -- events -----------------------------------------------------------------------------------------------
-
-
 def test_every_window_hears_of_edits_wherever_they_come_from(window: Client, run: Path) -> None:
     with window.events() as one, window.events() as other:
         window.post("/api/edits", {"edits": [item(1)]})
@@ -148,9 +145,6 @@ def test_there_is_an_end_to_streams(window: Client, monkeypatch) -> None:
     monkeypatch.setattr(app, "MAX_STREAMS", 1)
     with window.events():
         assert window.get("/events").status == 503
-
-
-# -- bad situations ---------------------------------------------------------------------------------------
 
 
 def problems(events):
@@ -228,9 +222,6 @@ def test_a_folder_that_others_own_is_only_shown(run: Path, monkeypatch) -> None:
     monkeypatch.setattr(os, "access", lambda path, mode: False)
     with claimed_run(run, read_only=False) as why:
         assert "cannot be written" in why
-
-
-# -- the page and its pictures ----------------------------------------------------------------------------
 
 
 def test_the_page_has_every_image_and_no_path_of_this_machine(client: Client, made: Path) -> None:

@@ -160,9 +160,6 @@ def in_effect(edits: Sequence[Edit]) -> list[Edit]:
     return [edit for edit in edits if edit.action != UNDO and place(edit, edit.time) not in undone]
 
 
-# -- the log of a run folder ------------------------------------------------------------------------------
-
-
 class EditLog:
     """The log of a run folder for whoever stays with it: what others add is read alone."""
 
@@ -667,8 +664,6 @@ def edit_text(edit: Edit) -> str:
     joint = {"rename": "to", "merge": "into", "move": "to", "confirm": "as"}.get(edit.action)
     return f"{what} {joint} {edit.value!r}" if joint else what
 
-
-# -- places that follow from the answers about other images (studio/learn.py) -------------------------------
 
 PLACEMENT_FILE = "placement.json"
 PLACEMENT_SCHEMA = FileSchema(1, "delete it; the studio makes it anew")
