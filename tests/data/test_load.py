@@ -172,6 +172,9 @@ def test_another_package_brings_a_reader(monkeypatch, tmp_path: Path, holotype, 
     try:
         if ending == ".zip":
             assert load_table(tmp_path / "a.zip").known == ("fox",)
+            assert collection_name(tmp_path / "a.zip") == "a"
+            with pytest.raises(InputError, match=r"nor a \.csv, .*, \.tar or \.zip file"):
+                load_table(touch(tmp_path, "1.png") / "1.png")
         else:
             outcome = holotype("discover", tmp_path)
             assert (outcome.code, outcome.err.count("\n")) == (2, 1)

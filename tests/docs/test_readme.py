@@ -202,8 +202,8 @@ def test_the_table_of_the_front_page_is_that_of_the_results() -> None:
     titles = {kind.card.title: name for name, kind in METHODS.items()}
     readme = DOCUMENTS[TOP / "README.md"]
     rows = re.findall(r"^\| ([\w+-]+) \| (\d{4}) \| (.+?) \| (.+?) \| (.+?) \|$", readme, re.MULTILINE)
-    assert len(rows) == len(METHODS) == len(titles)
     cub, cifar = results_rows("peers"), results_rows("peers-cifar")
+    assert sorted(titles[title] for title, *_ in rows) == sorted(cub.keys() & METHODS.keys())
     for title, year, *cells, _ in rows:
         name = titles[title]
         assert int(year) == METHODS[name].card.year

@@ -10,10 +10,11 @@ from torch import nn
 from holotype.clustering.kmeans import kmeans
 from holotype.losses.classification import supervised_cross_entropy
 from holotype.losses.contrastive import info_nce
-from holotype.methods import Method, ParamGroup, Prediction, Stage, Views
+from holotype.methods import METHODS, Method, ParamGroup, Prediction, Stage, Views
 from holotype.methods.schedules import cosine
 from holotype.models.ema import Teacher
 from holotype.models.heads import CosineClassifier
+from holotype.runs.experiment import default_experiment, stages_of
 
 
 @dataclass
@@ -224,3 +225,6 @@ STUBS = {
     "own rows": DrawsItsRows,
     "tokens then images": TokensThenImages,
 }
+LEARNING = [name for name in METHODS if stages_of(default_experiment(name, "images"))]
+"""Methods of the package that train; the others only cluster."""
+TRAINED = {**{name: name for name in LEARNING}, **STUBS}

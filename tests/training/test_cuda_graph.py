@@ -7,7 +7,7 @@ import torch
 
 from holotype.data.image_store import place_pixels
 from holotype.errors import Stopped
-from holotype.methods import METHODS, Task, Views
+from holotype.methods import Task, Views
 from holotype.methods.simgcd import SimGCD
 from holotype.models.token_cache import CacheViews
 from holotype.training import step
@@ -18,10 +18,9 @@ from holotype.utils.device import Device
 from holotype.utils.memory import MemoryConfig, find_budget
 
 from .conftest import assert_equal_weights, fit_and_watch, make_method, tiny_backbone, weights
-from .stubs import STUBS
+from .stubs import TRAINED
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
-TRAINED = {**{name: name for name in METHODS if name != "kmeans"}, **STUBS}
 
 
 def stages_of(name):

@@ -14,8 +14,8 @@ from holotype.training import batches
 from holotype.training.progress import StopRequest
 
 from .conftest import metrics, weights
+from .stubs import LEARNING
 
-LEARNING = [name for name in METHODS if name != "kmeans"]
 LONGER = {"simgcd": 12, "debgcd": 12, "rpc": 12, "protogcd": 12, "rs": 24, "uno": 12}
 """Epochs until the squares are told apart; four are enough for the others."""
 

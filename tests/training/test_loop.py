@@ -13,9 +13,7 @@ from holotype.methods import METHODS
 from holotype.training.checkpoint import read_checkpoint_info
 
 from .conftest import assert_equal_weights, interrupt_after, metrics, stop_and_resume, weights
-from .stubs import STUBS, TwoStages
-
-TRAINED = {**{name: cls for name, cls in METHODS.items() if name != "kmeans"}, **STUBS}
+from .stubs import STUBS, TRAINED, TwoStages
 
 
 @pytest.mark.parametrize("name", TRAINED)

@@ -9,16 +9,13 @@ import pytest
 import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 
-from holotype.methods import METHODS
 from holotype.methods.simgcd import SimGCD
 from holotype.training import step as module
 from holotype.training.cuda_graph import WARM_UP, CapturedStep, restored_state
 from holotype.training.step import Step
 
 from .conftest import assert_equal_weights, fit_and_watch, stop_and_resume
-from .stubs import STUBS, OwnEncoder
-
-TRAINED = {**{name: name for name in METHODS if name != "kmeans"}, **STUBS}
+from .stubs import TRAINED, OwnEncoder
 
 
 def test_a_cpu_a_wish_and_a_stage_that_says_so_keep_steps_eager(world, monkeypatch):

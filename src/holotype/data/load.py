@@ -29,7 +29,7 @@ from holotype.data.readers.webdataset import read_webdataset, stream_webdataset
 from holotype.data.storage import STORES, source_files
 from holotype.data.table import Table
 from holotype.errors import InputError
-from holotype.utils.text import nfc, suggest, suggest_path
+from holotype.utils.text import join_or, nfc, suggest, suggest_path
 
 log = logging.getLogger("holotype")
 
@@ -69,7 +69,7 @@ def collection_name(source: str | Path) -> str:
     text = str(source)
     plain = not is_address(text) and not is_pattern(text)
     path = PurePosixPath(Path(text).name if plain else split_query(text)[0].rstrip("/").rpartition("/")[2])
-    name = path.stem if path.suffix.lower() in (".csv", ".tsv", ".parquet", ".tar") else path.name
+    name = path.stem if path.suffix.lower() in readers() else path.name
     if plain:
         return name
     name = re.sub(r"[{}]", "", name).replace("..", "-")
@@ -149,7 +149,8 @@ def find_reader(source: str) -> Reader:
     if source.lower().endswith((".tar.gz", ".tgz", ".tar.zst", ".tar.bz2", ".tar.xz")):
         raise InputError(f"{source} is compressed, so no image can be read by itself; unpack it to .tar.")
     if ending not in known:
-        raise InputError(f"{source} is neither a folder nor a .csv, .tsv, .parquet or .tar file; give such.")
+        endings = join_or(claim for claim in known if claim.startswith("."))
+        raise InputError(f"{source} is neither a folder nor a {endings} file; give such.")
     return known[ending]
 
 
