@@ -50,7 +50,7 @@ from harness import (
     write_record,
 )
 from holotype.clustering.class_size import COVERAGE
-from holotype.clustering.estimate_k import estimate_adaptive
+from holotype.clustering.estimate_k import estimate_without_curve
 from holotype.clustering.k_curve import CountProblem
 from holotype.data.datasets.registry import load_benchmark
 from holotype.data.gcd_split import gcd_split
@@ -224,7 +224,7 @@ def estimate(features: np.ndarray, problem: Problem) -> dict[str, Any]:
     """Return one line of the record."""
     x, label = torch.from_numpy(features[problem.rows]), torch.from_numpy(problem.label)
     started = time.monotonic()
-    found = estimate_adaptive(CountProblem(x, label, problem.known))
+    found = estimate_without_curve(CountProblem(x, label, problem.known))
     return {
         "name": problem.name,
         "images": len(x),

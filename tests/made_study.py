@@ -28,6 +28,28 @@ rows:
   no-new: {method: rpc, settings: {method.lambda_2: 0, train.epochs: 100}}
   no-align: {method: rpc, preset: reading}
 """
+PARTS = """
+question: Which part costs the known classes?
+datasets: [cub]
+seeds: [0, 1]
+cache_views: 16+8
+reference: simgcd
+settings: &common
+  train.epochs: 100
+  train.lr: 1e-3
+rows:
+  simgcd: {method: simgcd}
+  no-new:
+    method: rpc
+    asks: L_new removed
+    settings: &no_new {method.lambda_2: 0, train.epochs: 50}
+  reading:
+    method: rpc
+    preset: reading
+    settings: {<<: *no_new, train: {epochs: 20}}
+    datasets: [cub, scars]
+    seeds: [4]
+"""
 
 
 def write_study(top: Path, text: str = STUDY, name: str = "parts") -> Path:

@@ -11,23 +11,11 @@ import pytest
 
 from holotype.runs.experiment import Experiment
 from holotype.runs.record import Records
-from tests.made_study import asked_for
+from tests.made_study import PARTS, asked_for
 
 from .conftest import assert_sentence
 from .test_train import read
 
-PARTS = """
-question: Which part costs the known classes?
-datasets: [cub]
-seeds: [0, 1]
-cache_views: 16+8
-reference: simgcd
-settings: &common {train.epochs: 100, train.lr: 1e-3}
-rows:
-  simgcd: {method: simgcd}
-  no-new: {method: rpc, asks: L_new removed, settings: &no_new {method.lambda_2: 0, train.epochs: 50}}
-  reading: {method: rpc, preset: reading, settings: {<<: *no_new, train.epochs: 20}, datasets: [cub, scars], seeds: [4]}
-"""
 SMALL = "question: Q?\ndatasets: [cub]\nseeds: [0]\n"
 Write = Callable[..., Path]
 

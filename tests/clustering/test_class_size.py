@@ -57,7 +57,7 @@ def test_weights_stay_with_their_rows_where_some_are_left_out(monkeypatch: pytes
     monkeypatch.setattr(
         estimate_k, "measure_classes", lambda *given: seen.append(given) or measure_classes(*given)
     )
-    found = estimate_k.estimate_adaptive(CountProblem(features, label, 10, seed=3, weight=weight))
+    found = estimate_k.estimate_without_curve(CountProblem(features, label, 10, seed=3, weight=weight))
     ((some, _, _, theirs),) = seen
     assert len(some) == len(theirs) == 250
     np.testing.assert_array_equal(theirs, some[:, 0].double().abs().numpy() + 1)

@@ -106,7 +106,7 @@ def test_thumbnails_are_never_taken_for_images(tmp_path, monkeypatch):
     def stop(*_, **__):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(thumbnails, "encode_png", stop)
+    monkeypatch.setattr(thumbnails, "encode_image", stop)
     with pytest.raises(KeyboardInterrupt):
         make(files, folder)
     (folder / sheet_name(0)).write_bytes(b"half a sheet")

@@ -16,31 +16,9 @@ from holotype.runs import study as module
 from holotype.runs.experiment import Experiment
 from holotype.runs.record import Record
 from holotype.runs.study import SettingChange, Study, StudyRow, SweepRequest, read_study
-from tests.made_study import asked_for, made_identity, made_record
+from tests.made_study import PARTS, asked_for, made_identity, made_record
 
 TOP = Path(__file__).resolve().parents[2]
-PARTS = """
-question: Which part costs the known classes?
-datasets: [cub]
-seeds: [0, 1]
-cache_views: 16+8
-reference: simgcd
-settings: &common
-  train.epochs: 100
-  train.lr: 1e-3
-rows:
-  simgcd: {method: simgcd}
-  no-new:
-    method: rpc
-    asks: L_new removed
-    settings: &no_new {method.lambda_2: 0, train.epochs: 50}
-  reading:
-    method: rpc
-    preset: reading
-    settings: {<<: *no_new, train: {epochs: 20}}
-    datasets: [cub, scars]
-    seeds: [4]
-"""
 SMALL = "question: Q?\ndatasets: [cub]\nseeds: [0]\n"
 ROW = "rows: {a: {method: rpc}}\n"
 

@@ -17,7 +17,7 @@ pytest.importorskip("uvicorn", reason="the extra studio is not installed")
 from holotype.cli import main
 from holotype.results.discovery import write_features
 from holotype.studio import live
-from holotype.studio.jobs import Site
+from holotype.studio.jobs import JobContext
 from holotype.studio.page import build_page
 from holotype.studio.serve import Server, bind
 from report.made import make_discovery
@@ -52,10 +52,10 @@ def built_here() -> Iterator[None]:
 
 
 @contextmanager
-def serving(site: Site, read_only: str = "", port: int = 0) -> Iterator[Server]:
+def serving(context: JobContext, read_only: str = "", port: int = 0) -> Iterator[Server]:
     """Serve in a thread; the server has ended when the block has."""
     with bind(port) as listener:
-        server = Server(site, listener, read_only)
+        server = Server(context, listener, read_only)
         thread = threading.Thread(target=server.run, args=([listener],), daemon=True)
         thread.start()
         try:
@@ -70,14 +70,16 @@ def serving(site: Site, read_only: str = "", port: int = 0) -> Iterator[Server]:
 def serve() -> Iterator[Callable[..., Server]]:
     """Serve a run for the rest of a test."""
     with ExitStack() as stack:
-        yield lambda run, **how: stack.enter_context(serving(Site(run, **how.pop("site", {})), **how))
+        yield lambda run, **how: stack.enter_context(
+            serving(JobContext(run, **how.pop("context", {})), **how)
+        )
 
 
 @pytest.fixture(scope="module")
 def server(made: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     """Of tests that change nothing."""
     run = Path(shutil.copytree(made, tmp_path_factory.mktemp("served") / "run"))
-    with serving(Site(run)) as opened:
+    with serving(JobContext(run)) as opened:
         yield opened
 
 

@@ -13,7 +13,7 @@ from discovery.made_round import made_discovery
 from holotype.discovery.source import Source
 from holotype.errors import InputError
 from holotype.studio import jobs
-from holotype.studio.jobs import JOBS, Job, Site, loss_curve
+from holotype.studio.jobs import JOBS, Job, JobContext, loss_curve
 from holotype.studio.page import difference
 from holotype.utils.heartbeat import Heartbeat
 from holotype.utils.locks import lock_folder
@@ -38,7 +38,7 @@ def script(monkeypatch, tmp_path: Path):
         files = [tmp_path / f"{number}.py" for number in range(len(texts))]
         for file, text in zip(files, texts, strict=True):
             file.write_text(text)
-        monkeypatch.setattr(jobs, "argv", lambda words: [sys.executable, *words])
+        monkeypatch.setattr(jobs, "PYTHON", [sys.executable])
         monkeypatch.setitem(JOBS, "write", Job("Write", lambda site: [[str(file)] for file in files], "x"))
 
     return use
@@ -126,7 +126,7 @@ def test_the_end_of_the_studio_stops_its_job(run: Path, script, tmp_path: Path) 
     from studio.conftest import serving
 
     script(PATIENT)
-    with serving(Site(run)) as server:
+    with serving(JobContext(run)) as server:
         window = Client(server.link).enter()
         window.post("/api/job", {"start": "write"})
         waited(window, lambda job: job["lines"] == ["begun"])
@@ -134,7 +134,7 @@ def test_the_end_of_the_studio_stops_its_job(run: Path, script, tmp_path: Path) 
 
 
 def test_a_program_that_is_not_there_is_said(window: Client, monkeypatch) -> None:
-    monkeypatch.setattr(jobs, "argv", lambda words: ["/no/such/program"])
+    monkeypatch.setattr(jobs, "PYTHON", ["/no/such/program"])
     window.post("/api/job", {"start": "write"})
     assert "could not be started" in ended(window)["lines"][0]
 
@@ -165,8 +165,9 @@ def test_an_old_curve_is_not_shown(discovery: Path) -> None:
 
 
 def next_round(run: Path, images: str = "") -> list[str]:
-    (command,) = JOBS["discover"].commands(Site(run, images))
-    return command
+    ((module, *words),) = JOBS["discover"].commands(JobContext(run, images))
+    assert module == "holotype"
+    return words
 
 
 def test_a_next_round_is_the_command_of_the_last_one(discovery: Path, squares_folder: Path) -> None:

@@ -13,7 +13,7 @@ from scipy.stats import beta
 from holotype.results.discovery import Discovery, write_features
 from holotype.results.edits import in_effect, read_log
 from holotype.studio import app
-from holotype.studio.jobs import Site
+from holotype.studio.jobs import JobContext
 from holotype.studio.serve import bind
 from report.browser import browsing, chromium
 from studio.conftest import serving
@@ -308,7 +308,7 @@ def test_what_could_not_be_sent_waits_in_the_browser(run: Path, window) -> None:
     own.excused = ("ERR_CONNECTION", "403")
     with bind(0) as listener:
         port = listener.getsockname()[1]
-    with serving(Site(run), port=port) as server:
+    with serving(JobContext(run), port=port) as server:
         tab = own.open(server.link)
         own.view("category/new-01")
     tab.evaluate("() => document.querySelector('main .tools ~ .gallery').gallery.focus(0)")
@@ -316,7 +316,7 @@ def test_what_could_not_be_sent_waits_in_the_browser(run: Path, window) -> None:
     tab.wait_for_selector("#edits-button[data-state=away]")
     assert tab.inner_text("#edits-button") == "2 edits · 2 not saved"
     assert "does not answer" in tab.inner_text("#notices")
-    with serving(Site(run), port=port) as server:
+    with serving(JobContext(run), port=port) as server:
         tab.wait_for_selector("#notices >> text=was started anew")
         own.open(server.link)
         tab.wait_for_selector(SAVED)

@@ -15,7 +15,7 @@ from holotype.errors import InputError
 from holotype.results.discovery import Discovery
 from holotype.results.edits import PLACED_NOTE, read_placement
 from holotype.studio import app
-from holotype.studio.jobs import Site
+from holotype.studio.jobs import JobContext
 from holotype.studio.learn import learn_placement, place
 from studio.client import Client
 from studio.conftest import serving
@@ -57,7 +57,7 @@ def answer(window: Client, run: Path, count: int, first: int = 0) -> set[int]:
 
 def test_the_studio_learns_after_a_few_answers(discovery: Path, monkeypatch) -> None:
     monkeypatch.setattr(app, "ANSWERS", 4)
-    with serving(Site(discovery)) as server:
+    with serving(JobContext(discovery)) as server:
         window = Client(server.link).enter()
         assert window.get("/").status == 200
         with window.events() as events:

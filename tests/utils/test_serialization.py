@@ -17,7 +17,6 @@ from holotype.utils.serialization import (
     SchemaError,
     dump_json,
     from_dict,
-    from_value,
     read_json,
     read_parquet_table,
     table_checksum,
@@ -109,7 +108,6 @@ def test_what_was_written_comes_back_and_keys_with_a_default_may_be_missing(file
     assert from_dict(Outer, content, every=False).told is False
     with pytest.raises(SchemaError, match="not a group of keys"):
         from_dict(Outer, None)
-    assert from_value(dict[str, list[str]], {"a": ["b"]}) == {"a": ["b"]}
     assert FORM.read(file) == CONTENT | {"sizes": [1, 2]}
     found = json.loads(file.read_text())
     assert list(found) == ["format", *CONTENT]

@@ -21,7 +21,7 @@ from holotype.cli.train import score_lines
 from holotype.clustering.metrics import score
 from holotype.config.schema import DiscoverConfig
 from holotype.data.datasets.registry import load_benchmark
-from holotype.data.decode import encode_png, read_image
+from holotype.data.decode import encode_image, read_image
 from holotype.data.gcd_split import gcd_split
 from holotype.data.load import load_table
 from holotype.data.samplers import keyed_generator
@@ -81,7 +81,7 @@ def write_demo_images(split: Table, out: Path) -> Table:
     if not images.is_dir():  # a stop leaves no folder that looks complete
         with atomic_folder(images) as part:
             for path, name in zip(split.path, names, strict=True):
-                (part / name).write_bytes(encode_png(read_image(path)[0], "PNG"))
+                (part / name).write_bytes(encode_image(read_image(path)[0], "PNG"))
     rows = [f"{name},{label}\n" for name, label in zip(names, split.label, strict=True) if label]
     write_text(out / "labels.csv", "".join(["path,label\n", *rows]))
     return load_table(images, out / "labels.csv")

@@ -17,13 +17,13 @@ def studio_command(options: StudioOptions) -> None:
     run, images = find_run(options.run)
     if options.assign is not None and not options.assign.exists():
         raise InputError(f"There is no {options.assign}; name the folder of new images with --assign.")
-    from holotype.studio.jobs import Site
+    from holotype.studio.jobs import JobContext
     from holotype.studio.serve import serve
 
     new = str(options.assign.resolve()) if options.assign else ""
     try:
         serve(
-            Site(run, images, new),
+            JobContext(run, images, new),
             options.port,
             read_only=options.read_only,
             browser=not options.no_browser,

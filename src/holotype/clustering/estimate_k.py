@@ -79,7 +79,7 @@ def estimate_count(
         The best number with a range, the curve around it, and both in words.
     """
     problem = CountProblem(features, label, n_known, k_max, seed, progress, weight)
-    answer = estimate_adaptive(problem)
+    answer = estimate_without_curve(problem)
     if answer.by == "silhouette":
         return answer
     (low, high), some = problem.bounds, problem.sampled()
@@ -93,7 +93,7 @@ def estimate_count(
     return from_curve_and_size(answer, around.points)
 
 
-def estimate_adaptive(problem: CountProblem) -> CountEstimate:
+def estimate_without_curve(problem: CountProblem) -> CountEstimate:
     """Estimate by class sizes, without the curve around the answer; by the silhouette where labels say nothing."""
     n, n_known, weight = len(problem.features), problem.n_known, problem.weight
     if not has_labels(n_known, int((problem.label >= 0).sum())):

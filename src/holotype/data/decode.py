@@ -321,12 +321,24 @@ def save_images(pictures: Iterable[Any], folder: Path | str) -> list[str]:
         digest = hashlib.sha256(f"{image.mode} {image.size} ".encode() + image.tobytes()).hexdigest()[:12]
         path = Path(os.path.abspath(folder)) / f"{number:0{digits}d}-{digest}.png"
         if not path.is_file():
-            write_bytes(path, encode_png(image, "PNG"))
+            write_bytes(path, encode_image(image, "PNG"))
         paths.append(str(path))
     return paths
 
 
-def encode_png(image: Image.Image, format: str, **how: Any) -> bytes:
+def read_resized(path: str, side: int, about: int, *, enlarge: bool = False) -> Image.Image:
+    """Read an image in RGB, its longer side shrunk to `side` pixels. Raises ImageProblem.
+
+    about: as of `open_image`. enlarge: let a smaller one grow to that size.
+    """
+    with open_image(path, about=about) as image, DECODE_BUDGET.taken(image.nbytes), image.loaded():
+        scale = side / max(image.size) if enlarge else min(1.0, side / max(image.size))
+        width, height = (max(1, round(length * scale)) for length in image.size)
+        how = Image.Resampling.BICUBIC if scale > 1 else Image.Resampling.LANCZOS
+        return image.rgb().resize((width, height), how, reducing_gap=2.0)
+
+
+def encode_image(image: Image.Image, format: str, **how: Any) -> bytes:
     """Return what a file of an image holds, for whoever writes it. how: of Pillow's `save`.
 
     Pillow itself, given a file, does not notice where the last bytes of it no longer fit on the disk.

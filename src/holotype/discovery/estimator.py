@@ -228,8 +228,6 @@ class Discoverer(ClusterMixin, TransformerMixin, BaseEstimator):
     def __sklearn_is_fitted__(self) -> bool:
         return "discovery_" in vars(self)
 
-    # -- on disk and in a pickle --------------------------------------------------------------------
-
     def __getstate__(self) -> dict[str, Any]:
         """With model and results as bytes, so that a copy elsewhere predicts without the run folder."""
         state = dict(super().__getstate__())

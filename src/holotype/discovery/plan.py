@@ -235,8 +235,6 @@ class RoundPlan:
             self.inputs.save(own)  # last: a round without it was stopped on its way
         return number
 
-    # -- in words ---------------------------------------------------------------------------------------
-
     def lines(self) -> list[str]:
         """What has changed, and whether another round follows; nothing before the first round."""
         if not self.last:

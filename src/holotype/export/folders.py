@@ -20,7 +20,7 @@ from typing import NamedTuple
 
 from holotype import __version__
 from holotype.data.boxes import split_box
-from holotype.data.decode import ImageProblem, encode_png, read_image
+from holotype.data.decode import ImageProblem, encode_image, read_image
 from holotype.data.image_files import has_own_file, image_exists, split_archive
 from holotype.data.paths import split_member, split_query
 from holotype.data.readers.folder import REJECTED_FOLDER, UNREADABLE_FOLDER
@@ -245,7 +245,7 @@ def link_file(path: str, target: Path, *, copy: bool = False) -> str:
             image, _ = read_image(path)
         except ImageProblem as problem:
             raise OSError(str(problem)) from problem
-        target.write_bytes(encode_png(image, FORMATS.get(target.suffix.lower(), "PNG"), quality=QUALITY))
+        target.write_bytes(encode_image(image, FORMATS.get(target.suffix.lower(), "PNG"), quality=QUALITY))
         return COPY
     source = os.path.realpath(path)  # a hard link to a symbolic link would be one
     for kind, make in () if copy else ((HARD_LINK, os.link), (SYMLINK, os.symlink)):

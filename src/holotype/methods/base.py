@@ -295,8 +295,6 @@ class Method(nn.Module):
         """
         return []
 
-    # -- features ---------------------------------------------------------------------------------
-
     def build_encoder(self, trunk: Any, tail: Any) -> nn.Module:
         """What is trained and saved under `tail.`; by default the tail itself.
 
@@ -320,8 +318,6 @@ class Method(nn.Module):
         is the last one; its `needs` decides what the inputs of new images are."""
         features: Tensor = self.encoder(inputs)
         return features
-
-    # -- training ---------------------------------------------------------------------------------
 
     def stages(self) -> list[Stage]:
         """The stretches of training, in order; empty for a method that only clusters."""
@@ -359,8 +355,6 @@ class Method(nn.Module):
 
     def finish(self, images: Images) -> None:
         """Called once after training. A method that clusters stores its centres in buffers here."""
-
-    # -- placing ----------------------------------------------------------------------------------
 
     def logits(self, features: Tensor) -> Tensor:
         """(N, D) -> (N, K), whose softmax is the probability of each category; any temperature is in it already."""

@@ -190,8 +190,6 @@ class DCCL(GCD):
         self.register_buffer("found", torch.zeros(3))
         self.told: set[str] = set()
 
-    # -- the way through training -----------------------------------------------------------------
-
     def check(self) -> list[str]:
         c = self.config
         check_community_engine(c.communities)
@@ -234,8 +232,6 @@ class DCCL(GCD):
     def rows(self, stage: Stage, epoch: int, draw: torch.Generator) -> Tensor:
         standing, concept = self.standing.cpu(), self.concept.cpu()
         return rows_with_concepts(standing, concept, int(self.count), self.steps, self.batch_size, draw)
-
-    # -- the step -----------------------------------------------------------------------------------
 
     def loss(self, batch: Batch, now: Now) -> dict[str, Tensor]:
         f, n = batch.features, batch.features.shape[1] - SLOTS * MEMBERS

@@ -141,8 +141,6 @@ class PromptCAL(GCD):
     def build_encoder(self, trunk: Any, tail: Any) -> nn.Module:
         return LearnedPrompts(TokenPrompts(trunk, tail))
 
-    # -- the way through training -----------------------------------------------------------------
-
     def stages(self) -> list[Stage]:
         share, learns = self.config.affinity_epochs, ("tail.student", "method")
         fresh = ("method.prompt_head",)
@@ -189,8 +187,6 @@ class PromptCAL(GCD):
     def follow(self, m: float) -> None:
         self.teacher.update(m)
         self.encoder.teacher.update(m)
-
-    # -- the loss ---------------------------------------------------------------------------------
 
     def loss(self, batch: Batch, now: Now) -> dict[str, Tensor]:
         heads, f = (self.head, self.prompt_head), batch.features

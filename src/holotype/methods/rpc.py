@@ -181,8 +181,6 @@ class RPC(SimGCD):
         self.register_buffer("rho", torch.tensor(min(max(prior, RHO_RANGE[0]), RHO_RANGE[1])))
         self.register_buffer("prototypes", torch.zeros(task.n_known, task.dim))
 
-    # -- the way through training -----------------------------------------------------------------
-
     def stages(self) -> list[Stage]:
         return [Stage(views=Views(weak=2, strong=1, share="batch"))]
 
@@ -202,8 +200,6 @@ class RPC(SimGCD):
             # over all rows of the table, images that cannot be read as zeros: sums keep their order
             f, label = images.spread(images.features()), images.spread(images.label, -1)
             self.prototypes.copy_(class_means(l2_normalize(f), label, label >= 0, self.task.n_known))
-
-    # -- the loss ---------------------------------------------------------------------------------
 
     def loss(self, batch: Batch, now: Now) -> dict[str, Tensor]:
         c = self.config
@@ -246,8 +242,6 @@ class RPC(SimGCD):
         image, unlabelled = batch.image.repeat(2), ~batch.labelled.repeat(2)
         r, tau = signature(rows, self.prototypes), self.config.new.tau
         return relational_consistency(r, rows, w_new, image, unlabelled, tau=tau)
-
-    # -- weights, groups, prototypes (all without gradient) ---------------------------------------
 
     @torch.no_grad()
     def known_weight(self, p_in: Tensor, batch: Batch) -> Tensor:

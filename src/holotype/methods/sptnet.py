@@ -120,8 +120,6 @@ class SPTNet(SimGCD):
         frame = frame_width(size) if self.config.prompt == "all" else 0
         return PromptedTrunk(trunk, tail, PixelPrompt(size, patch_size(trunk), frame=frame))
 
-    # -- the way through training -----------------------------------------------------------------
-
     def stages(self) -> list[Stage]:
         c = self.config
         prompt = ParamGroup("tail.prompt", c.prompt_lr, 0.0, prompt_schedule)
@@ -154,8 +152,6 @@ class SPTNet(SimGCD):
         """Prompt first: the step that ends a turn belongs to the next one already, as released."""
         before = at.epoch * at.steps if self.config.count == "stage" else 0
         return (before + at.step + 1) // self.config.turn % 2 == 1
-
-    # -- a step -----------------------------------------------------------------------------------
 
     def encode(self, stage: Stage, inputs: Tensor, now: Now) -> Tensor:
         """(2, b, ...) -> (2, b, D). On images, the turn decides which two views there are and who learns."""

@@ -156,8 +156,6 @@ class UNO(Method):
             features, label = l2_normalize(images.features()), images.label
             self.known.weight.copy_(class_means(features, label, label >= 0, self.task.n_known))
 
-    # -- the loss ---------------------------------------------------------------------------------
-
     def loss(self, batch: Batch, now: Now) -> dict[str, Tensor]:
         f = batch.features[:2]
         logits, over = self.joined(f, self.novel), self.joined(f, self.over)
@@ -216,8 +214,6 @@ class UNO(Method):
 
     def diagnostics(self) -> dict[str, Tensor]:
         return {**self.tally.means(), "head": self.chosen()[0].float()}
-
-    # -- placing ----------------------------------------------------------------------------------
 
     def chosen(self) -> Tensor:
         """(1,) the head that places images."""

@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from holotype.results.discovery import Discovery, read_features, write_features
+from holotype.results.lda import unit_rows
 
 FEW_IMAGES = 30
 """Below so many images t-SNE has no neighbourhoods to keep, and two principal components say as much."""
@@ -38,7 +39,7 @@ def project_tsne(
     if len(rows) == 0:
         return place
     x = np.asarray(features[rows], dtype=np.float32)
-    x = principal(x / np.maximum(np.linalg.norm(x, axis=1, keepdims=True), 1e-12), PCA_DIMENSIONS)
+    x = principal(unit_rows(x), PCA_DIMENSIONS)
     flat = x[:, :2]
     # More places than neighbours are needed: many copies of a few images would give t-SNE distances of zero.
     if len(rows) >= FEW_IMAGES and len(np.unique(x.round(5), axis=0)) >= FEW_IMAGES:

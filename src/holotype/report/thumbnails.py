@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
-from holotype.data.decode import DECODE_BUDGET, ImageProblem, encode_png, open_image
+from holotype.data.decode import ImageProblem, encode_image, read_resized
 from holotype.data.hashing import file_stamps
 from holotype.utils.atomic import write_bytes, write_text
 from holotype.utils.console import progress_bar
@@ -101,17 +101,13 @@ def _make_sheet(number: int, thumbs: Thumbnails, files: Sequence[str], folder: P
             thumbs.size[row] = small.size if small else 0
             if small:
                 sheet.paste(small, (across * CELL, down * CELL))
-    write_bytes(folder / sheet_name(number), encode_png(sheet, "JPEG", quality=QUALITY, optimize=True))
+    write_bytes(folder / sheet_name(number), encode_image(sheet, "JPEG", quality=QUALITY, optimize=True))
 
 
 def _thumbnail(file: str) -> Image.Image | None:
     """Return the image in RGB, longer side SIDE; None where it cannot be read."""
     try:
-        with open_image(file, about=2 * SIDE) as image, DECODE_BUDGET.taken(image.nbytes), image.loaded():
-            scale = SIDE / max(image.size)
-            width, height = (max(1, round(side * scale)) for side in image.size)
-            how = Image.Resampling.BICUBIC if scale > 1 else Image.Resampling.LANCZOS
-            return image.rgb().resize((width, height), how, reducing_gap=2.0)
+        return read_resized(file, SIDE, about=2 * SIDE, enlarge=True)
     except ImageProblem:
         return None
 

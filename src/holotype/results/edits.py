@@ -387,8 +387,6 @@ class EditSession:
         self.state.applied.append(edit.id)
         return remark
 
-    # -- looking up -------------------------------------------------------------------------------
-
     def awake(self, word: str) -> Category | None:
         """The category that people see under this id, or into which it was merged, or which has this name."""
         category = self.categories.get(self.end(word))
@@ -440,8 +438,6 @@ class EditSession:
         """In quotes: the name of the category that a word means, or the word itself where there is none."""
         category = self.find(word)
         return repr(word if category is None else category.name)
-
-    # -- the actions: each returns a remark ("" = nothing to say) ---------------------------------
 
     def rename(self, edit: Edit) -> str:
         category, name = self.existing(edit.category), stripped(edit.value)
@@ -551,8 +547,6 @@ class EditSession:
         before = self.confirmed.pop(key, "")
         told = f"it had been confirmed as {self.called(before)} before; the later one counts"
         return told if before else ""
-
-    # -- the outcome ------------------------------------------------------------------------------
 
     def labels(self) -> dict[str, str]:
         """Key of an image to label, for the next round of training."""

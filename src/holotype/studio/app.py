@@ -3,7 +3,7 @@
 Routes. Bodies and answers are JSON; a refusal is {"words": sentence} with status 409, and 404 where there is no such
 image. Images are named by their row in the table of a run: no path ever comes from the browser.
 
-    GET  /                    the page (guard.py: without a cookie, the door)
+    GET  /                    the page (guard.py: without a cookie, login.html)
     GET  /data.js             window.HOLOTYPE = what the page knows; its key `studio` is `Studio.state()`
     GET  /api/state           the same state: run_id, round, revision, edits, read_only, problem, job, jobs, difference
     POST /api/edits           {"edits": [{id, run, time, action, row, digest, category, value}]}
@@ -42,7 +42,7 @@ from starlette.routing import Route
 
 from holotype.data.decode import ImageProblem
 from holotype.errors import InputError
-from holotype.studio.jobs import JobRunner, Site
+from holotype.studio.jobs import JobContext, JobRunner
 from holotype.studio.live import LiveRun, MissingImage, nearest_rows
 
 POLL_SECONDS = 0.4
@@ -62,12 +62,12 @@ log = logging.getLogger(__name__)
 class Studio:
     """The run, its jobs, and the windows that look at it."""
 
-    def __init__(self, run: LiveRun, site: Site) -> None:
-        self.run, self.jobs = run, JobRunner(site)
+    def __init__(self, run: LiveRun, context: JobContext) -> None:
+        self.run, self.jobs = run, JobRunner(context)
         self.ready = asyncio.Event()
         """The page was built, or it was said why it cannot be."""
         self._windows: set[asyncio.Queue[dict[str, Any]]] = set()
-        self._told: dict[str, Any] = {}
+        self._last_events: dict[str, Any] = {}
         """The last event of each type."""
         self._learned = "", 0
         """The round that was learned from last, and the number of its edits then."""
@@ -101,14 +101,12 @@ class Studio:
         for window in self._windows:
             window.put_nowait({})
 
-    # -- what changes -----------------------------------------------------------------------------------
-
-    def tell(self, kind: str, **facts: Any) -> None:
+    def broadcast(self, kind: str, **facts: Any) -> None:
         """Send an event to every window, where it says something new."""
         event = {"type": kind, **facts}
-        if self._told.get(kind) == event:
+        if self._last_events.get(kind) == event:
             return
-        self._told[kind] = event
+        self._last_events[kind] = event
         for window in list(self._windows):
             if window.qsize() >= MAX_WAITING:
                 self._windows.discard(window)
@@ -116,52 +114,52 @@ class Studio:
             else:
                 window.put_nowait(event)
 
-    async def hear_edits(self) -> None:
-        """Read what is new in the log, and tell it."""
+    async def broadcast_edits(self) -> None:
+        """Read what is new in the log, and send it to the windows."""
         if (start := await self.run.refresh_log()) is not None:
-            self.tell("edits", **self._edits(start))
+            self.broadcast("edits", **self._edits(start))
 
     def _edits(self, start: int) -> dict[str, Any]:
-        return {"revision": self.run.revision, "from": start, "edits": self.run.told(start)}
+        return {"revision": self.run.revision, "from": start, "edits": self.run.edits_since(start)}
 
-    def tell_job(self) -> None:
-        self.tell("job", job=self.jobs.look(), jobs=self.jobs.available())
+    def broadcast_job(self) -> None:
+        self.broadcast("job", job=self.jobs.poll(), jobs=self.jobs.available())
 
     async def watch(self) -> None:
         """Look at the folder for as long as the studio is open. Whatever is wrong is said, and the work goes on."""
         while True:
             try:
-                await self.look()
-                self.say_problem("")
+                await self.poll()
+                self.report_problem("")
             except asyncio.CancelledError:
                 raise
             except InputError as error:
-                self.say_problem(str(error))
+                self.report_problem(str(error))
             except OSError as error:
-                self.say_problem(f"{error.filename or self.run.folder} cannot be used: {error.strerror}.")
+                self.report_problem(f"{error.filename or self.run.folder} cannot be used: {error.strerror}.")
             except Exception as error:
                 log.exception("The studio goes on after a bug in it.")
-                self.say_problem(
+                self.report_problem(
                     f"Something is wrong in the studio itself ({error!r}); the terminal says more."
                 )
             self.ready.set()
             await asyncio.sleep(POLL_SECONDS)
 
-    async def look(self) -> None:
-        """See what has changed in the folder, and tell the windows."""
+    async def poll(self) -> None:
+        """See what has changed in the folder, and send it to the windows."""
         folder = self.run.folder
         if not folder.is_dir():
             raise InputError(f"The run folder {folder} is gone; bring it back, and the studio goes on.")
-        self.tell_job()
+        self.broadcast_job()
         if self.run.is_stale():
             before = self.run.page
             facts = await self.run.build()
             self.ready.set()
             if before is not None:
-                self.tell("round", run_id=facts.run_id, round=facts.round, words=facts.difference)
-        await self.hear_edits()
+                self.broadcast("round", run_id=facts.run_id, round=facts.round, words=facts.difference)
+        await self.broadcast_edits()
         if await self.run.refresh_placement():
-            self.tell("placement", placement=self.placement())
+            self.broadcast("placement", placement=self.placement())
         self.learn_when_due()
         free = shutil.disk_usage(folder).free
         if free < LEAST_FREE and not self.run.read_only:
@@ -182,11 +180,11 @@ class Studio:
             with contextlib.suppress(InputError):  # a run without rounds
                 self.jobs.start("learn")
 
-    def say_problem(self, words: str) -> None:
+    def report_problem(self, words: str) -> None:
         if words != self.run.problem:
             self.run.problem = words
             log.warning(words or f"{self.run.folder} can be used again.")
-        self.tell("problem", words=words)
+        self.broadcast("problem", words=words)
 
     def state(self) -> dict[str, Any]:
         """Return all that the page cannot know from its data."""
@@ -196,14 +194,12 @@ class Studio:
             "round": facts.round if facts else 0,
             "difference": facts.difference if facts else "",
             "revision": self.run.revision,
-            "edits": self.run.told(),
+            "edits": self.run.edits_since(),
             "read_only": self.run.read_only,
             "problem": self.run.problem,
-            "job": self.jobs.look(),
+            "job": self.jobs.poll(),
             "jobs": self.jobs.available(),
         }
-
-    # -- routes -----------------------------------------------------------------------------------------
 
     async def _page_ready(self) -> None:
         await self.ready.wait()
@@ -219,7 +215,7 @@ class Studio:
 
     async def get_data(self, request: Request) -> Response:
         await self._page_ready()
-        await self.hear_edits()
+        await self.broadcast_edits()
         await self.run.refresh_placement()
         text = json.dumps(self.state() | {"placement": self.placement()}).replace("<", "\\u003c")
         data = await asyncio.to_thread(self.run.file("data.js").read_bytes)
@@ -232,7 +228,7 @@ class Studio:
     async def post_edits(self, request: Request) -> Response:
         await self._page_ready()
         answer = await self.run.save((await _body(request)).get("edits"))
-        await self.hear_edits()
+        await self.broadcast_edits()
         return JSONResponse(answer | {"revision": self.run.revision})
 
     async def post_job(self, request: Request) -> Response:
@@ -243,8 +239,8 @@ class Studio:
             self.jobs.stop()
         else:
             self.jobs.start(str(wish.get("start")))
-        self.tell_job()
-        return JSONResponse({"job": self.jobs.look()})
+        self.broadcast_job()
+        return JSONResponse({"job": self.jobs.poll()})
 
     async def get_alike(self, request: Request) -> Response:
         await self._page_ready()
@@ -283,8 +279,8 @@ class Studio:
             if start != self.run.revision:
                 yield self._line({"type": "edits", **self._edits(start if start < self.run.revision else 0)})
             for kind in ("job", "problem", "placement"):
-                if kind in self._told:
-                    yield self._line(self._told[kind])
+                if kind in self._last_events:
+                    yield self._line(self._last_events[kind])
             if facts := self.run.page:
                 told = {"run_id": facts.run_id, "round": facts.round, "words": facts.difference}
                 yield self._line({"type": "round", **told})

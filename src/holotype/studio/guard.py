@@ -33,13 +33,21 @@ SESSION = "/api/session"
 HOST = re.compile(rb"(?:[A-Za-z0-9.-]+|\[[0-9A-Fa-f:.]+\])(?::[0-9]{1,5})?")
 PATH = re.compile(rb"/(?:[A-Za-z0-9_-]+(?:[/.][A-Za-z0-9_-]+)*)?")
 """Without escapes, backslashes, empty parts and dots that lead elsewhere: no address of the studio needs them."""
-ONCE = (b"host", b"origin", b"cookie", b"sec-fetch-site", b"x-holotype", b"content-length", b"content-type")
+ONCE = (
+    b"host",
+    b"origin",
+    b"cookie",
+    b"sec-fetch-site",
+    b"x-holotype",
+    b"content-length",
+    b"content-type",
+)
 """Headers that would mean two things if they came twice."""
 MAX_BODY = 1 << 20
 SECONDS = 10.0
 """That a connection has to show the secret, and a body to arrive."""
 MAX_CONNECTIONS = 128
-DOOR = Path(__file__).with_name("door.html").read_text(encoding="utf-8")
+LOGIN_PAGE = Path(__file__).with_name("login.html").read_text(encoding="utf-8")
 """The page for whoever has no cookie yet. There is nothing of the run in it."""
 OTHER_PAGES = "Requests from other pages are refused, and from browsers that are older than 2023."
 STRICT = "default-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
@@ -91,8 +99,8 @@ class Guard:
         asks = (scope["method"], scope["raw_path"].decode())
         known = self._knows(headers)
         if asks == ("GET", "/") and not (known and headers.get(b"sec-fetch-site") in _OWN_PAGES):
-            policy = f"{STRICT}; script-src {script_hash(DOOR)}; connect-src 'self'"
-            return await _answer(send, 200, DOOR, kind="text/html", policy=policy)
+            policy = f"{STRICT}; script-src {script_hash(LOGIN_PAGE)}; connect-src 'self'"
+            return await _answer(send, 200, LOGIN_PAGE, kind="text/html", policy=policy)
         if asks != ("POST", SESSION) and not known:
             return await _answer(send, 403, "Open the link that holotype studio has printed in its terminal.")
         if known:

@@ -35,7 +35,7 @@ PATIENCE = 60.0
 
 
 @dataclass(frozen=True)
-class Site:
+class JobContext:
     """What jobs work on."""
 
     run: Path
@@ -54,26 +54,26 @@ class Job:
     """An entry of the list."""
 
     title: str
-    commands: Callable[[Site], list[list[str]]]
-    """Words of `holotype`, one command after the other; InputError where it cannot be done."""
+    commands: Callable[[JobContext], list[list[str]]]
+    """Modules to start with their words, one after the other; InputError where it cannot be done."""
     result: str = ""
     """What it writes, from the run folder."""
 
 
-def _next_round(site: Site) -> list[list[str]]:
+def _next_round(context: JobContext) -> list[list[str]]:
     from holotype.config.parse import parse_yaml
     from holotype.discovery.source import Source
 
-    if not (site.run / "rounds").is_dir():
+    if not (context.run / "rounds").is_dir():
         raise InputError("Only a run of holotype discover has rounds.")
-    known = Source.load(site.run)
-    if site.images and (known is None or known.images != Source.of(site.images).images):
-        known = Source.of(site.images)
+    known = Source.load(context.run)
+    if context.images and (known is None or known.images != Source.of(context.images).images):
+        known = Source.of(context.images)
     if known is None:
         raise InputError(
             "This run does not say where its images are; start the studio with their folder: holotype studio PHOTOS."
         )
-    file = site.run / "config.yaml"
+    file = context.run / "config.yaml"
     try:
         asked = dict(parse_yaml(file.read_text(encoding="utf-8")))
     except (OSError, ValueError, TypeError) as error:
@@ -82,33 +82,37 @@ def _next_round(site: Site) -> list[list[str]]:
     if ":" in settings.get("method", ""):  # the file may be a stranger's
         raise InputError("This run has a method of your own; start its next round in a terminal.")
     words = [f"--{name.replace('_', '-')}={value}" for name, value in settings.items()]
-    return [["discover", *known.arguments(), "--out", str(site.run), *words, "--no-progress"]]
+    return [["holotype", "discover", *known.arguments(), "--out", str(context.run), *words, "--no-progress"]]
 
 
-def _corrected(*words: str) -> Callable[[Site], list[list[str]]]:
-    """A command on the run with the edits of the log applied. words: with {run}, {out} and {new} for folders."""
+def _corrected(*words: str) -> Callable[[JobContext], list[list[str]]]:
+    """A command on the run with the edits of the log applied.
 
-    def commands(site: Site) -> list[list[str]]:
-        if "{new}" in words and not site.new_images:
+    words: of `holotype`, with {run}, {out} and {new} for folders.
+    """
+
+    def commands(context: JobContext) -> list[list[str]]:
+        if "{new}" in words and not context.new_images:
             raise InputError("Name the folder when you start the studio: holotype studio RUN --assign NEW.")
-        places = {"run": site.run, "out": site.out, "new": site.new_images}
-        apply = ["report", "{run}", "--no-progress"]
-        return [[word.format(**places) for word in command] for command in (apply, words)]
+        places = {"run": context.run, "out": context.out, "new": context.new_images}
+        apply = ["holotype", "report", "{run}", "--no-progress"]
+        corrected = ["holotype", *words]
+        return [[word.format(**places) for word in command] for command in (apply, corrected)]
 
     return commands
 
 
-def _learn(site: Site) -> list[list[str]]:
-    if not (site.run / "rounds").is_dir():
+def _learn(context: JobContext) -> list[list[str]]:
+    if not (context.run / "rounds").is_dir():
         raise InputError("Only a run of holotype discover has rounds.")
-    return [["-learn", str(site.run)]]
+    return [["holotype.studio.learn", str(context.run)]]
 
 
-def _take_back(site: Site) -> list[list[str]]:
+def _take_back(context: JobContext) -> list[list[str]]:
     from holotype.studio.take_back_round import round_before
 
-    round_before(site.run)
-    return [["-take-back-round", str(site.run)]]
+    round_before(context.run)
+    return [["holotype.studio.take_back_round", str(context.run)]]
 
 
 JOBS = {
@@ -131,14 +135,7 @@ JOBS = {
     ),
     "take-back": Job("Take back the last round", _take_back),
 }
-"""All that a page can start, by name. A command whose first word begins with - is a module of this package."""
-
-
-def argv(words: list[str]) -> list[str]:
-    """Return the command line of a child."""
-    if words[0].startswith("-"):
-        return [*PYTHON, f"holotype.studio.{words[0][1:].replace('-', '_')}", *words[1:]]
-    return [*PYTHON, "holotype", *words]
+"""All that a page can start, by name."""
 
 
 @dataclass
@@ -171,8 +168,8 @@ class JobState:
 class JobRunner:
     """Starts, stops and watches."""
 
-    def __init__(self, site: Site) -> None:
-        self.site = site
+    def __init__(self, context: JobContext) -> None:
+        self.context = context
         self.state: JobState | None = None
         self._child: asyncio.subprocess.Process | None = None
         self._task: asyncio.Task[None] | None = None
@@ -185,7 +182,7 @@ class JobRunner:
 
     def _why_not(self, job: Job) -> str:
         try:
-            job.commands(self.site)
+            job.commands(self.context)
         except InputError as error:
             return str(error)
         return ""
@@ -200,9 +197,9 @@ class JobRunner:
                 raise InputError(f"{self.state.title} is running; wait for it, or stop it.")
             self.stop()  # it begins by itself and holds nobody up
         job = JOBS[name]
-        commands = [argv(words) for words in job.commands(self.site)]
-        self.site.out.mkdir(parents=True, exist_ok=True)
-        (self.site.out / LOG).unlink(missing_ok=True)
+        commands = [[*PYTHON, *words] for words in job.commands(self.context)]
+        self.context.out.mkdir(parents=True, exist_ok=True)
+        (self.context.out / LOG).unlink(missing_ok=True)
         self.state = JobState(name, job.title, "running", datetime.now(UTC).isoformat(timespec="seconds"))
         self._task = asyncio.create_task(self._run(job, commands, self.state, before))
 
@@ -214,7 +211,7 @@ class JobRunner:
             await asyncio.wait([before])
         try:
             for words in commands:
-                with (self.site.out / LOG).open("ab") as log:
+                with (self.context.out / LOG).open("ab") as log:
                     self._child = await asyncio.create_subprocess_exec(
                         *words,
                         stdin=asyncio.subprocess.DEVNULL,
@@ -231,7 +228,7 @@ class JobRunner:
         except OSError as error:
             code, more = 1, [f"It could not be started ({error.strerror or error})."]
         self._child = None
-        self._look_at_folder(state)
+        self._read_progress(state)
         state.phase, state.step, state.steps, state.seconds_left = "", None, None, None
         stopped = code == 128 + signal.SIGINT or state.state == "stopping"
         if code and not stopped:
@@ -259,17 +256,17 @@ class JobRunner:
             self.stop()
             await asyncio.wait([self._task], timeout=PATIENCE)
 
-    def look(self) -> dict[str, Any] | None:
+    def poll(self) -> dict[str, Any] | None:
         """Return how the job stands now; of one that others have started in the folder, as far as it says so."""
         if self.state is None or not self.state.runs or not self.state.own:
-            self._look_for_others()
+            self._find_other_process()
         if self.state is not None and self.state.runs:
-            self._look_at_folder(self.state)
+            self._read_progress(self.state)
         return asdict(self.state) if self.state else None
 
-    def _look_for_others(self) -> None:
+    def _find_other_process(self) -> None:
         with contextlib.suppress(InputError, OSError):
-            found = status_of(self.site.run)
+            found = status_of(self.context.run)
             if found.alive and (self.state is None or self.state.own):
                 told = [f"Process {found.pid} on {found.host} works in this run: {found.command}"]
                 self.state = JobState(
@@ -278,18 +275,18 @@ class JobRunner:
             elif not found.alive and self.state is not None and not self.state.own:
                 self.state = None
 
-    def _look_at_folder(self, state: JobState) -> None:
+    def _read_progress(self, state: JobState) -> None:
         with contextlib.suppress(InputError, OSError):
-            found = status_of(self.site.run)
+            found = status_of(self.context.run)
             if found.alive:
                 state.phase, state.step, state.steps = found.phase, found.step, found.steps
                 state.seconds_left, state.loss = found.seconds_left, found.loss
         state.curve = (
-            loss_curve(self.site.run, datetime.fromisoformat(state.started).timestamp()) or state.curve
+            loss_curve(self.context.run, datetime.fromisoformat(state.started).timestamp()) or state.curve
         )
         if state.own:
             with contextlib.suppress(OSError):
-                text = (self.site.out / LOG).read_bytes()[-8192:].decode(errors="replace")
+                text = (self.context.out / LOG).read_bytes()[-8192:].decode(errors="replace")
                 state.lines = [line for line in text.splitlines() if line.strip()][-MAX_LINES:]
 
 

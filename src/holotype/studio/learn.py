@@ -8,7 +8,6 @@ which the page shows at once, and which counts wherever the edits are applied.
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -16,7 +15,8 @@ import numpy as np
 from holotype.errors import InputError
 from holotype.results.discovery import read_features
 from holotype.results.edits import LearnedPlacement, apply_edits, can_move, in_effect, read_log
-from holotype.results.lda import CHUNK, TEMPERATURES, TRAIN_ROWS, LDAStats, own_class_share
+from holotype.results.lda import CHUNK, TEMPERATURES, TRAIN_ROWS, LDAStats, own_class_share, unit_rows
+from holotype.studio import run_as_child
 from holotype.studio.page import read_rounds
 
 LABEL = 5.0
@@ -128,13 +128,8 @@ def read_frozen(run: Path, digests: list[str]) -> np.ndarray | None:
 def _unit(features: np.ndarray) -> np.ndarray:
     """(N, D) float32: centred, at length 1; NaN rows stay so."""
     x = np.asarray(features, np.float32)
-    x = x - np.nanmean(x, axis=0)
-    return np.asarray(x / np.maximum(np.linalg.norm(x, axis=1, keepdims=True), 1e-12))
+    return unit_rows(x - np.nanmean(x, axis=0))
 
 
 if __name__ == "__main__":
-    try:
-        learn_placement(Path(sys.argv[1])).save(Path(sys.argv[1]))
-    except InputError as error:
-        print(" ".join(str(error).split()), file=sys.stderr)
-        sys.exit(2)
+    run_as_child(lambda run: learn_placement(Path(run)).save(Path(run)))

@@ -17,10 +17,9 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
-from PIL import Image
 
 from holotype.data.boxes import split_box
-from holotype.data.decode import DECODE_BUDGET, encode_png, open_image
+from holotype.data.decode import encode_image, read_resized
 from holotype.errors import InputError
 from holotype.results.edits import (
     ACTIONS,
@@ -33,6 +32,7 @@ from holotype.results.edits import (
     read_placement,
     run_ids,
 )
+from holotype.results.lda import unit_rows
 from holotype.studio.page import PageFacts, read_facts
 
 PYTHON = [sys.executable, "-P", "-m"]
@@ -92,15 +92,13 @@ class LiveRun:
         self._builds, self._built = 0, list[Signature | None]()
         self._broken: tuple[list[Signature | None], str] = [], ""
         """What could not be read, and why."""
-        self._heard = self.log.edits, 0
-        """The list of edits, and how many of them were told."""
+        self._last_read = self.log.edits, 0
+        """The list of edits, and how many of them were sent to the windows."""
         self._shown: list[str] = []
         """The run that the folder showed when it was looked at last."""
         self._writing = asyncio.Lock()
         self._decoding = asyncio.Semaphore(2)
         self._pictures: OrderedDict[tuple[str, int], bytes] = OrderedDict()
-
-    # -- the page ---------------------------------------------------------------------------------------
 
     async def build(self) -> PageFacts:
         """Build the page of what the folder holds now. Raises InputError where that cannot be read."""
@@ -138,8 +136,6 @@ class LiveRun:
     def _signatures(self) -> list[Signature | None]:
         return [file_signature(self.folder / name) for name in ("discovery.json", "assignments.parquet")]
 
-    # -- edits ------------------------------------------------------------------------------------------
-
     async def refresh_log(self) -> int | None:
         """Read the log where somebody has changed it; return the first line that is new, None = none."""
         async with self._writing:
@@ -147,8 +143,8 @@ class LiveRun:
             if now == self._log_signature:
                 return None
             found = await asyncio.to_thread(self.log.read)
-            self._log_signature, before, count = now, *self._heard
-            self._heard = found, len(found)
+            self._log_signature, before, count = now, *self._last_read
+            self._last_read = found, len(found)
         if found is not before:  # it is another log by now
             return 0
         return count if len(found) > count else None
@@ -217,7 +213,7 @@ class LiveRun:
     def revision(self) -> int:
         return len(self.log.edits)
 
-    def told(self, start: int = 0) -> list[dict[str, Any]]:
+    def edits_since(self, start: int = 0) -> list[dict[str, Any]]:
         """Return the lines of the log from `start` on, as the page takes them: images by row, no paths."""
         held = set() if self.page is None else set(self.page.held)
         names = ("run_id", "time", "action", "category", "value", "digest")
@@ -226,8 +222,6 @@ class LiveRun:
             for edit in self.log.edits[start:]
             if edit.id not in held
         ]
-
-    # -- pictures ---------------------------------------------------------------------------------------
 
     async def picture(self, run: str, row: int, *, small: bool) -> bytes:
         """Return an image as a new JPEG file, without anything that its own file says beside the pixels.
@@ -266,14 +260,10 @@ async def build_in_child(run: Path, out: Path) -> None:
 
 
 def encode_picture(file: str, side: int) -> bytes:
-    """Decode an image, shrink its longer side to `side`, and return it as a JPEG file of the pixels alone."""
-    with open_image(file, about=side) as image, DECODE_BUDGET.taken(image.nbytes), image.loaded():
-        width, height = image.size
-        scale = min(1.0, side / max(width, height))
-        size = (max(1, round(width * scale)), max(1, round(height * scale)))
-        pixels = image.rgb().resize(size, Image.Resampling.LANCZOS, reducing_gap=2.0).copy()
-        pixels.info = {}
-        return encode_png(pixels, "JPEG", quality=85)
+    """Shrink the longer side of an image to `side`, and return it as a JPEG file of the pixels alone."""
+    pixels = read_resized(file, side, about=side).copy()
+    pixels.info = {}
+    return encode_image(pixels, "JPEG", quality=85)
 
 
 def nearest_rows(file: Path, row: int, n: int = NEIGHBOURS) -> dict[int, float]:
@@ -281,9 +271,7 @@ def nearest_rows(file: Path, row: int, n: int = NEIGHBOURS) -> dict[int, float]:
 
     def read(first: int, last: int) -> np.ndarray:
         # mapped anew for each block: pages that stay mapped count as memory of the server
-        block = np.load(file, mmap_mode="r")[first:last].astype(np.float32)
-        unit: np.ndarray = block / np.maximum(np.linalg.norm(block, axis=1, keepdims=True), 1e-12)
-        return unit
+        return unit_rows(np.load(file, mmap_mode="r")[first:last].astype(np.float32))
 
     own, count = read(row, row + 1)[0], len(np.load(file, mmap_mode="r"))
     likeness = np.concatenate([read(first, first + BLOCK) @ own for first in range(0, count, BLOCK)])

@@ -11,13 +11,12 @@ each of them can be taken back. A run of `holotype train` has no rounds: what wa
 from __future__ import annotations
 
 import json
-import sys
 from collections import Counter
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from holotype.errors import InputError
+from holotype.studio import run_as_child
 from holotype.utils.atomic import write_text
 from holotype.utils.text import plural
 
@@ -173,7 +172,4 @@ def difference(before: Discovery, after: Discovery) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    try:
-        build_page(Path(sys.argv[1]), Path(sys.argv[2]))
-    except InputError as error:
-        sys.exit(" ".join(str(error).split()))
+    run_as_child(lambda run, out: build_page(Path(run), Path(out)))

@@ -17,7 +17,7 @@ import uvicorn
 from holotype.errors import InputError
 from holotype.studio.app import Studio
 from holotype.studio.guard import MAX_CONNECTIONS, Guard
-from holotype.studio.jobs import STUDIO, Site
+from holotype.studio.jobs import STUDIO, JobContext
 from holotype.studio.live import LiveRun
 from holotype.utils.locks import lock_folder
 
@@ -67,9 +67,9 @@ def claimed_run(run: Path, read_only: bool) -> Iterator[str]:
 class Server(uvicorn.Server):
     """The studio of a run behind its guard, on a socket that listens."""
 
-    def __init__(self, site: Site, listener: socket.socket, read_only: str = "") -> None:
+    def __init__(self, context: JobContext, listener: socket.socket, read_only: str = "") -> None:
         self.port = listener.getsockname()[1]
-        self.studio = Studio(LiveRun(site.run, read_only), site)
+        self.studio = Studio(LiveRun(context.run, read_only), context)
         self.guard = Guard(self.studio.app(), self.port)
         super().__init__(
             uvicorn.Config(
@@ -97,19 +97,19 @@ class Server(uvicorn.Server):
 
 
 def serve(
-    site: Site, port: int | None, *, read_only: bool, browser: bool, say: Callable[[str], None]
+    context: JobContext, port: int | None, *, read_only: bool, browser: bool, say: Callable[[str], None]
 ) -> None:
     """Serve until Ctrl-C. say: prints a line. Raises InputError where the address cannot be had."""
-    with bind(port) as listener, claimed_run(site.run, read_only) as why, TemporaryDirectory() as private:
-        server = Server(site, listener, why)
-        opener = (Path(private) if why else site.out) / OPENER
+    with bind(port) as listener, claimed_run(context.run, read_only) as why, TemporaryDirectory() as private:
+        server = Server(context, listener, why)
+        opener = (Path(private) if why else context.out) / OPENER
 
         def entered() -> None:
             opener.unlink(missing_ok=True)
             say(f"A browser has come in. For another one: {server.link}")
 
         server.guard.entered = entered
-        say(f"Studio of {site.run}: {server.link}")
+        say(f"Studio of {context.run}: {server.link}")
         say(why or "Ctrl-C closes it.")
         if browser:  # it may come before the server is ready: the socket listens
             open_browser(opener, server.link)

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import os
 import shutil
-import sys
 from pathlib import Path
 
 from holotype.discovery.rounds import finished_rounds, round_folder
 from holotype.errors import InputError
 from holotype.results.edits import run_ids
+from holotype.studio import run_as_child
 from holotype.utils.atomic import refuse_links
 from holotype.utils.locks import lock_folder
 
@@ -53,8 +53,4 @@ def take_back(run: Path) -> None:
 
 
 if __name__ == "__main__":
-    try:
-        take_back(Path(sys.argv[1]))
-    except InputError as error:
-        print(" ".join(str(error).split()), file=sys.stderr)
-        sys.exit(2)
+    run_as_child(lambda run: take_back(Path(run)))

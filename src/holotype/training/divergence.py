@@ -176,8 +176,6 @@ class DivergenceGuard:
         self.restarts.append(Restart(stage, position.epoch, back_to, rate * RATE_FACTOR))
         return state
 
-    # -- across a kill ----------------------------------------------------------------------------
-
     def _facts(self) -> dict[str, Any]:
         return {"course": dataclasses.asdict(self.course), "restarts": [vars(r) for r in self.restarts]}
 

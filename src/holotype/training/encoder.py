@@ -91,8 +91,6 @@ class Encoder:
         method.bind(module)
         return module
 
-    # -- inputs -----------------------------------------------------------------------------------
-
     def inputs(self, images: Tensor, needs: Needs = "tokens") -> Tensor:
         """(n, 3, S, S) uint8 on the device -> prepared tokens (n, M D), or normalised images; without gradient."""
         if needs == "images":
@@ -113,8 +111,6 @@ class Encoder:
             tokens = self.trunk(images)
         prepared: Tensor = self.tail.prepare(tokens[:n])
         return prepared
-
-    # -- features ---------------------------------------------------------------------------------
 
     def encode(self, stage: Stage, inputs: Tensor, now: Now) -> Tensor:
         """(V, b, ...) inputs -> (V, b, D) or (V, b, P, D) features with gradient."""

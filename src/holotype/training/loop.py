@@ -108,8 +108,6 @@ class Loop:
         """As far as they can be known: a method that draws rows of its own may take others."""
         return self.steps * sum(self.epochs(stage) for stage in self.stages)
 
-    # -- the way through the stages ---------------------------------------------------------------
-
     def fit(self) -> Prediction:
         """Train to the end and place every image; resumes where a state is found."""
         with StopRequest() as stop:
@@ -181,8 +179,6 @@ class Loop:
     def lr(self, stage: Stage) -> float:
         return self.guard.slowed * (self.config.lr if stage.lr is None else stage.lr)
 
-    # -- one epoch ----------------------------------------------------------------------------------
-
     def _run_epoch(self, run: StageRun, epoch: int, stop: StopRequest, bar: TrainingBar) -> Iterator[None]:
         if not self.position.begun:
             self._before_epoch(run, epoch)
@@ -219,8 +215,6 @@ class Loop:
         target = self.rows.target
         row, label = rows.to(self.device), target[rows].to(self.device)
         return Images(row, label, len(target), keyed_generator(*key), features)
-
-    # -- what is written --------------------------------------------------------------------------
 
     def _log_epoch(self, run: StageRun, epoch: int, steps: int, bar: TrainingBar) -> None:
         """Write one line of means over the steps; raise Diverged where the loss has left its course."""
@@ -261,8 +255,6 @@ class Loop:
         self.modules.load_state_dict({name: state.tensors[name] for name in self.modules.state_dict()})
         self.position = state.position
         return state.tensors
-
-    # -- the end ----------------------------------------------------------------------------------
 
     @torch.no_grad()
     def _finish(self) -> Prediction:

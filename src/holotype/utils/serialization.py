@@ -55,11 +55,6 @@ def from_dict(cls: type[T], content: Any, *, every: bool = True) -> T:
     return typing.cast(T, _convert(cls, content, "", every))
 
 
-def from_value(kind: type[T], value: Any) -> T:
-    """Return the same of another type, such as dict[str, list[str]]."""
-    return typing.cast(T, _convert(kind, value, "the content", every=True))
-
-
 def _convert(kind: Any, value: Any, key: str, every: bool) -> Any:
     """Return the value as its type wants it: lists become tuples where these are asked for."""
     origin, inner = typing.get_origin(kind), typing.get_args(kind)
