@@ -305,7 +305,7 @@ def test_two_windows_that_contradict_each_other_end_alike(run: Path, serve, wind
 def test_what_could_not_be_sent_waits_in_the_browser(run: Path, window) -> None:
     """The server goes, edits go on, the page is closed, another server comes: nothing is lost."""
     own = window()
-    own.excused = ("ERR_CONNECTION", "403")
+    own.excused = ("net::ERR_", "403")
     with bind(0) as listener:
         port = listener.getsockname()[1]
     with serving(JobContext(run), port=port) as server:
