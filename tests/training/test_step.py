@@ -9,13 +9,14 @@ import pytest
 import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 
+from holotype.errors import InputError
 from holotype.methods.simgcd import SimGCD
 from holotype.training import step as module
 from holotype.training.cuda_graph import WARM_UP, CapturedStep, restored_state
 from holotype.training.step import Step
 
 from .conftest import assert_equal_weights, fit_and_watch, stop_and_resume
-from .stubs import TRAINED, OwnEncoder
+from .stubs import TRAINED, Classifies, OwnEncoder
 
 
 def test_a_cpu_a_wish_and_a_stage_that_says_so_keep_steps_eager(world, monkeypatch):
@@ -133,3 +134,41 @@ def test_a_step_is_captured_on_the_gpu_of_its_inputs(monkeypatch) -> None:
     assert {what for what, _ in cuda.noted} == {"stream", "graph", "waited"}
     assert {number for _, number in cuda.noted} == {1}
     assert cuda.current == 0
+
+
+class ForgetsTheGradient(Classifies):
+    """The tail runs without gradient, and a head is never used."""
+
+    def __init__(self, config, task):
+        super().__init__(config, task)
+        self.unused = torch.nn.Linear(task.dim, 2)
+
+    def encode(self, stage, inputs, now):
+        with torch.no_grad():
+            return super().encode(stage, inputs, now)
+
+    def loss(self, batch, now):
+        return {"cls": self.cross_entropy(batch, batch.features)}
+
+
+class HasNoGradient(ForgetsTheGradient):
+    def loss(self, batch, now):
+        return {name: term.detach() for name, term in super().loss(batch, now).items()}
+
+
+@pytest.mark.parametrize("captures", [False, True])
+def test_what_gets_no_gradient_is_named_once(world, monkeypatch, caplog, captures):
+    monkeypatch.setattr(module, "can_capture", lambda device: captures)
+    monkeypatch.setattr(module, "CapturedStep", Rehearsed)
+    world.loop(ForgetsTheGradient, epochs=2).fit()
+    (line,) = [record.getMessage() for record in caplog.records if "no gradient" in record.getMessage()]
+    assert "tail.blocks" in line
+    assert "classifier" not in line
+    with pytest.raises(InputError, match="HasNoGradient has no gradient"):
+        world.loop(HasNoGradient).fit()
+
+
+@pytest.mark.parametrize("name", TRAINED)
+def test_no_method_that_learns_is_accused(world, caplog, name):
+    world.loop(TRAINED[name], epochs=1).fit()
+    assert [record for record in caplog.records if "no gradient" in record.getMessage()] == []

@@ -110,6 +110,7 @@ def train_summary(experiment: Experiment, record: Record, finished: bool) -> str
         lines.append(f"Unlabelled images: {placed.known:,} in known classes, {novel}{unread}")
     lines.append(f"Every image with its category: {experiment.folder / 'assignments.csv'}")
     lines += [f"During training {restart}" for restart in record.restarts]
+    lines += [f"Warning: {warning}" for warning in record.warnings]
     lines.append(f"{made.seconds:,} s of training, {made.mode}; run folder {experiment.folder}")
     if caveat := backbone_caveat(identity.backbone["digest"]):
         lines.append(f"Backbone {identity.backbone['name']}: {caveat}")

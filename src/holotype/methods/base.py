@@ -110,6 +110,8 @@ class Stage:
     value back to the host, and keep their shapes. A stage that cannot is run eagerly."""
     rates: tuple[ParamGroup, ...] = ()
     """Parameters with a rate of their own; the others take the stage's."""
+    in_turns: bool = False
+    """Whether its parts learn in turns, so that no single step reaches all that it trains."""
 
     @property
     def paced(self) -> bool:

@@ -133,6 +133,7 @@ class SPTNet(SimGCD):
                 needs="images",
                 capturable=False,
                 rates=(prompt, tail, heads),
+                in_turns=True,
             ),
         ]
 

@@ -131,6 +131,8 @@ class Record:
     """Of the official test split, where the data set has one here."""
     restarts: tuple[Restart, ...] = ()
     """Where the loss left its course and training went back, with a lower rate than the settings say from there on."""
+    warnings: tuple[str, ...] = ()
+    """Signs that nothing was learned (runs/collapse.py)."""
 
     @property
     def key(self) -> Key:
@@ -138,10 +140,10 @@ class Record:
         return self.identity.hash, self.identity.seed
 
     def as_dict(self) -> dict[str, Any]:
-        """Return plain values; a run that was never restarted does not speak of restarts."""
+        """Return plain values; restarts and warnings only where there are some."""
         content = {"format": RECORD_FORMAT, "hash": self.identity.hash, **dataclasses.asdict(self)}
-        restarts = list(content.pop("restarts"))
-        return content | ({"restarts": restarts} if restarts else {})
+        rare = {name: list(content.pop(name)) for name in ("restarts", "warnings")}
+        return content | {name: values for name, values in rare.items() if values}
 
     @classmethod
     def from_dict(cls, content: Any, where: Path | str) -> Record:

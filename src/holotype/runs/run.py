@@ -23,6 +23,7 @@ from holotype.methods import Prediction
 from holotype.models.token_cache import CacheViews, TokenCache
 from holotype.results.discovery import RunFacts, write_features
 from holotype.results.lda import Centroids
+from holotype.runs.collapse import collapse_signs
 from holotype.runs.experiment import Experiment, resolve
 from holotype.runs.identity import Identity, identity_of
 from holotype.runs.model_io import save_model
@@ -166,6 +167,8 @@ def finish_run(
     placed = place_images(loop, prediction, prepared, context, folder.path)
     scores, per_class = score_table(placed.table, placed.said)
     test = score_held_out(loop, *prepared.held_out) if prepared.held_out is not None else None
+    terms = loop.current.step.named_sums() if hasattr(loop, "current") else ()
+    signs = collapse_signs(placed.table, placed.said, placed.k, folder.path / "metrics.jsonl", terms)
     if rank() == 0:
         write_results(run, placed, context, {"training": seconds, "placing": time.monotonic() - started})
     record = Record(
@@ -189,6 +192,7 @@ def finish_run(
         ),
         test=test,
         restarts=tuple(loop.guard.restarts),
+        warnings=tuple(signs),
     )
     if rank() == 0:
         if per_class:

@@ -217,6 +217,8 @@ def run_scheduled(
                 found[run.key] = outcome
                 score = "none" if outcome.scores.all is None else f"{100 * outcome.scores.all:.1f}"
                 say(f"{place}: All {score}, {outcome.made.seconds} s")
+                for warning in outcome.warnings:
+                    say(f"{place}: {warning}")
     if failed:
         count = f"{len(failed)} of {len({run.name for run in planned})} runs failed"
         reason = next(iter(failed.values()))

@@ -17,6 +17,9 @@ from holotype.utils.distributed import all_gather_rows, sum_gradients, world_siz
 
 log = logging.getLogger("holotype")
 
+NO_GRADIENT = "look for torch.no_grad, a detach, or a head that the loss does not use"
+"""Where to look."""
+
 
 def can_capture(device: torch.device) -> bool:
     """Steps of several processes talk to each other, which no graph holds."""
@@ -57,6 +60,7 @@ class Step:
         self.names: tuple[str, ...] = ()
         self.sums: Tensor | None = None
         self.resumed: dict[str, Tensor] = {}
+        self.checked = stage.in_turns
         self.captures = stage.capturable and not eager and can_capture(source.encoder.device)
         self.captured: CapturedStep | None = None
 
@@ -131,7 +135,12 @@ class Step:
         terms = self.method.loss(self._batch(features, inputs), now)
         vector = torch.stack(list(terms.values()))
         self.optimiser.zero_grad(set_to_none=True)
+        if not vector.requires_grad:
+            raise InputError(f"The loss of {type(self.method).__name__} has no gradient: {NO_GRADIENT}.")
         vector.sum().backward()
+        if not self.checked:
+            self.checked = True
+            self._check_gradients()
         sum_gradients(self.local, self.common)
         self.optimiser.step()
         with torch.no_grad():
@@ -142,6 +151,17 @@ class Step:
             assert self.sums is not None
             self.sums += vector
         return vector
+
+    def _check_gradients(self) -> None:
+        """Warn of what the stage trains and its first step does not reach."""
+        learning = [(n, p) for n, p in self.modules.named_parameters() if p.requires_grad]
+        idle = [name for name, parameter in learning if parameter.grad is None]
+        if idle:
+            names = ", ".join(idle[:3]) + (f" and {len(idle) - 3} more" if len(idle) > 3 else "")
+            log.warning(
+                f"The stage {self.stage.name} trains {names}, to which the loss gives no gradient: {NO_GRADIENT}; or "
+                "leave them out of Stage.trains."
+            )
 
     def _batch(self, features: Tensor, inputs: dict[str, Tensor]) -> Batch:
         image, prefix = inputs["image"], "random."
