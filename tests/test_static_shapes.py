@@ -27,9 +27,21 @@ from holotype.losses import (
     rank_stats,
     relational,
     sinkhorn,
+    subspace,
 )
 
-ROOMS = (affinity, classification, contrastive, ops, ova, pseudo_labels, rank_stats, relational, sinkhorn)
+ROOMS = (
+    affinity,
+    classification,
+    contrastive,
+    ops,
+    ova,
+    pseudo_labels,
+    rank_stats,
+    relational,
+    sinkhorn,
+    subspace,
+)
 PACKAGE = Path(holotype.__file__).parent
 MASK_NAME = re.compile(r"(^|_)(labelled|unlabelled|mask|valid|positive|negative)$")
 VALUE_CALLS = {"nonzero", "masked_select", "argwhere", "item", "tolist", "unique", "flatnonzero"}
@@ -166,6 +178,11 @@ CALLS: list[tuple[Callable[..., Any], Callable[[], tuple[Any, ...]]]] = [
     (pseudo_labels.adaptive_targets, lambda: (floats(2, B, K), torch.rand(()))),
     (pseudo_labels.cross_view_targets, lambda: (floats(2, B, K), floats(2, B, K))),
     (pseudo_labels.prototype_separation, lambda: (floats(K, D),)),
+    (subspace.conceptor, lambda: (floats(B, D), 2.0)),
+    (subspace.subspace_energy, lambda: (floats(2, B, D), floats(D, D))),
+    (subspace.squared_drift, lambda: (floats(2, B, D), floats(2, B, D), mask())),
+    (subspace.negative_isotropy, lambda: (floats(B, D), mask())),
+    (subspace.polar_factor, lambda: (floats(B, D),)),
     (affinity.neighbours, lambda: (floats(B, D), mask(), 2)),
     (affinity.consensus, lambda: (floats(B, B),)),
     (affinity.diffuse, lambda: (floats(B, B), mask(), True)),

@@ -17,7 +17,7 @@ from tools.torture.page import BLOCK, RECORD, block
 from holotype.cli import COMMANDS, options_type
 from holotype.cli.common import Parser
 from holotype.data.datasets.registry import BENCHMARKS, read_dataset_info
-from holotype.methods import METHODS
+from holotype.methods import METHODS, WRAPPERS
 from holotype.runs.experiment import resolve
 from tests.made_study import asked_for
 
@@ -74,7 +74,8 @@ def test_commands_parse(document: str, line: str, holotype, tmp_path, monkeypatc
 
 def test_inline_commands_and_settings_exist(holotype) -> None:
     """`holotype NAME`, `--method.setting` and `method.setting` in running text and tables."""
-    settings = "".join(holotype("train", name, "cub", "--help").out for name in METHODS)
+    names = [*METHODS, "+".join([*WRAPPERS, "rpc"])]
+    settings = "".join(holotype("train", name, "cub", "--help").out for name in names)
     for document, text in DOCUMENTS.items():
         text = FENCE.sub("", text)
         for name in re.findall(r"`holotype ([a-z][\w-]*)", text):

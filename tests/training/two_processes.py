@@ -29,13 +29,13 @@ from tests.narrow import narrow
 
 from .conftest import World, decoded
 from .explodes import Explodes
-from .stubs import STUBS
+from .stubs import COMPOSED, STUBS
 
 patch_torchvision()  # before the server of forks imports timm
 LONG = ("promptcal", "sptnet")
 """Whose epochs are many times as long, and who have two stages anyway."""
 CASES: dict = {
-    **{name: (name, {}) for name in METHODS},
+    **{name: (name, {}) for name in (*METHODS, *COMPOSED)},
     **{name: (kind, {}) for name, kind in STUBS.items()},
     "cached": ("rpc", {}),
     "cached in shards": ("rpc", {}),

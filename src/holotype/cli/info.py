@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     Speeds = dict[tuple[str, int], Speed]
 
 METHODS_HEAD = ("method", "year", "stages", "cache", "graph", "what it does")
+WRAPPERS_HEAD = "In front of a method, as in eagc+rpc:"
 METHODS_FOOT = (
     "cache: whether the token cache applies (--cache-views); graph: whether steps are captured as a CUDA graph. "
     "holotype methods NAME prints a method's card; NAME may also be package.module:Class."
@@ -48,6 +49,7 @@ def methods_command(options: MethodsOptions) -> int:
 
 def methods_text() -> str:
     """Return a line for each method, those of installed packages last."""
+    from holotype.methods import WRAPPERS
     from holotype.runs.method_info import MethodInfo, list_methods, stage_names
 
     rows, broken = [METHODS_HEAD], []
@@ -57,7 +59,9 @@ def methods_text() -> str:
             rows.append((info.name, year, stage_names(info), info.cache, info.capture, info.line))
         else:
             broken.append(str(info))
-    return "\n".join([*aligned(rows), *broken, "", wrapped(METHODS_FOOT, margin=0)])
+    cards = [(name, str(kind.card.year), kind.card.line) for name, kind in WRAPPERS.items() if kind.card]
+    lines = [*aligned(rows), *broken, "", WRAPPERS_HEAD, *aligned(cards)]
+    return "\n".join([*lines, "", wrapped(METHODS_FOOT, margin=0)])
 
 
 def card_text(info: MethodInfo) -> str:

@@ -13,11 +13,20 @@ from holotype.methods.base import (
     Stage,
     Task,
     Views,
+    Wrapper,
 )
-from holotype.methods.registry import METHODS, allow_code, check_code_allowed, find_method, plugin_names
+from holotype.methods.registry import (
+    METHODS,
+    WRAPPERS,
+    allow_code,
+    check_code_allowed,
+    find_method,
+    plugin_names,
+)
 
 __all__ = [
     "METHODS",
+    "WRAPPERS",
     "Batch",
     "Card",
     "Images",
@@ -30,6 +39,7 @@ __all__ = [
     "Stage",
     "Task",
     "Views",
+    "Wrapper",
     "allow_code",
     "check_code_allowed",
     "find_method",

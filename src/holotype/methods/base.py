@@ -261,6 +261,8 @@ class Method(nn.Module):
     built on another one does not inherit them."""
     card: ClassVar[Card | None] = None
     """By default what the sections of the class's docstring say (Card.parse)."""
+    parts: ClassVar[tuple[type[Method], ...]] = ()
+    """Of a composition such as eagc+rpc: its wrappers, then the method (methods/compose.py)."""
     encoder: Any
     """What `build_encoder` returned, once the loop has bound it. No submodule: its parameters stand under `tail.`."""
     batch_size: int = 0
@@ -370,6 +372,31 @@ class Method(nn.Module):
         p = self.logits(features).softmax(dim=-1)
         probability, category = p.max(dim=-1)
         return Prediction(category, probability, p[:, : self.task.n_known].sum(dim=-1))
+
+
+class Wrapper(Method):
+    """Base of what stands in front of a method, as eagc does in eagc+rpc (methods/compose.py).
+
+    A wrapper stands before the method in the order of resolution and acts through the functions of the contract, each
+    of which goes on with `super()`: in `loss` it may hand on other features, scale their gradient with
+    `Tensor.register_hook`, and add terms to what comes back; in `stages` it may add stages, which it then keeps from
+    the method. Its settings stand under its own name: those of `EAGC` are `self.config.eagc`, as in method.eagc.pull.
+    Its modules and buffers bear that name too, so that they never meet the method's. `__init__` calls super() first:
+    a seed then gives the method the same first weights with and without the wrapper.
+    """
+
+    @classmethod
+    def unfit(cls, method: type[Method]) -> str:
+        """Why the wrapper makes no sense in front of a method, as the end of a sentence; "" where it does.
+
+        By default it needs a method that learns from the tail's features of the loop's own images.
+        """
+        own = ("encode", "embed", "build_encoder", "rows")
+        if method.loss is Method.loss or any(
+            getattr(method, name) is not getattr(Method, name) for name in own
+        ):
+            return "the method does not learn from the tail's features of images that the loop draws"
+        return ""
 
 
 SOFTNESS = 0.1

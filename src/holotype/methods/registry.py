@@ -1,4 +1,4 @@
-"""The methods by name, and which of them may be run. A new one touches two files: its own, and METHODS.
+"""The methods by name, and which of them may be run. A new one touches two files: its own, and METHODS or WRAPPERS.
 
 What a person types, or a program hands over, is their own word. What stands in model.json, in a file of settings or in
 a study may come from a stranger: `package.module:Class` there needs `allow_code`.
@@ -14,9 +14,12 @@ from pathlib import Path
 from typing import TypeGuard
 
 from holotype.errors import InputError
-from holotype.methods.base import Method
+from holotype.methods.base import Method, Wrapper
+from holotype.methods.bia import BIA
+from holotype.methods.compose import compose
 from holotype.methods.dccl import DCCL
 from holotype.methods.debgcd import DebGCD
+from holotype.methods.eagc import EAGC
 from holotype.methods.gcd import GCD
 from holotype.methods.kmeans import KMeans
 from holotype.methods.promptcal import PromptCAL
@@ -41,19 +44,36 @@ METHODS: dict[str, type[Method]] = {
     "debgcd": DebGCD,
     "rpc": RPC,
 }
+WRAPPERS: dict[str, type[Wrapper]] = {
+    "eagc": EAGC,
+    "bia": BIA,
+}
+"""What stands in front of a method, in the order of names: eagc+bia+rpc."""
 PLUGINS = "holotype.methods"
 """Group of the entry points by which an installed package brings methods."""
 
 
 def find_method(name: str) -> type[Method]:
-    """Return a method by its key, by `package.module:Class`, or by an entry point of the group `holotype.methods`."""
+    """Return a method by its key, by `package.module:Class`, or by an entry point of the group `holotype.methods`; a
+    composition by its parts, as in eagc+rpc."""
+    if "+" in name:
+        return compose(name, tuple(map(_find_part, name.split("+"))), tuple(WRAPPERS.values()))
+    found = _find_part(name)
+    if issubclass(found, Wrapper):
+        raise InputError(f"{name} stands in front of a method; write {name}+rpc, or another one.")
+    return found
+
+
+def _find_part(name: str) -> type[Method]:
     if name in METHODS:
         return METHODS[name]
+    if name in WRAPPERS:
+        return WRAPPERS[name]
     if ":" in name:
         return _import_method(name)
     for entry in entry_points(group=PLUGINS, name=name):
         return _import_method(entry.value)
-    there = [*METHODS, *plugin_names()]
+    there = [*METHODS, *WRAPPERS, *plugin_names()]
     method, at, preset = name.partition("@")  # as in lists of methods
     near = f" (write {method} --preset {preset})" if at and method in there else suggest(method, there)
     raise InputError(
@@ -64,7 +84,8 @@ def find_method(name: str) -> type[Method]:
 
 def plugin_names() -> list[str]:
     """List the methods that installed packages bring; a name that is ours stays ours."""
-    return sorted({entry.name for entry in entry_points(group=PLUGINS)} - METHODS.keys())
+    ours = METHODS.keys() | WRAPPERS.keys()
+    return sorted({entry.name for entry in entry_points(group=PLUGINS)} - ours)
 
 
 def _import_method(name: str) -> type[Method]:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from holotype.errors import InputError
-from holotype.methods import METHODS, Card, Stage, find_method, plugin_names
+from holotype.methods import METHODS, Card, Method, Stage, find_method, plugin_names
 from holotype.runs.experiment import SettingInfo, describe_settings, preset_settings, resolve, stages_of
 from holotype.runs.tables import (
     Published,
@@ -77,9 +77,10 @@ def method_info(name: str) -> MethodInfo:
         raise
     except Exception as error:  # whatever a method of somebody else does when it is imported or built
         raise InputError(f"The method {name} cannot be built ({type(error).__name__}: {error}).") from error
-    module = sys.modules.get(kind.__module__)  # names the paper and shows the equation
-    doc = (module and module.__doc__) or vars(kind).get("__doc__") or ""
-    title, computes, differs = split_docstring(inspect.cleandoc(doc))
+    told = [split_docstring(_paper_docstring(part)) for part in kind.parts or (kind,)]
+    title, computes, differs = (
+        end.join(texts) for end, texts in zip(("; ", "\n\n", "\n\n"), zip(*told, strict=True), strict=True)
+    )
     return MethodInfo(
         name=name,
         card=vars(kind).get("card"),  # not that of a method that it is built on
@@ -92,6 +93,12 @@ def method_info(name: str) -> MethodInfo:
         recipes=dict(vars(kind).get("recipes", {})),
         presets={preset: preset_settings(kind, preset) for preset in kind.presets},
     )
+
+
+def _paper_docstring(kind: type[Method]) -> str:
+    """Return the docstring that names the paper and shows the equation: that of its module, or its own."""
+    module = sys.modules.get(kind.__module__)
+    return inspect.cleandoc((module and module.__doc__) or vars(kind).get("__doc__") or "")
 
 
 def list_methods() -> list[MethodInfo | InputError]:
