@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from holotype.methods import Views as Views
     from holotype.results.discovery import Category as Category
     from holotype.results.discovery import Discovery as Discovery
-    from holotype.results.discovery import load as load
     from holotype.results.review_queue import Question as Question
     from holotype.results.review_queue import questions as questions
     from holotype.runs.experiment import Experiment as Experiment
@@ -36,11 +35,14 @@ if TYPE_CHECKING:
     from holotype.runs.record import Record as Record
     from holotype.runs.run import run_experiment as run_experiment
     from holotype.runs.run import train as train
+    from holotype.runs.run_result import RunResult as RunResult
+    from holotype.runs.run_result import load as load
     from holotype.runs.sweep import Sweep as Sweep
     from holotype.runs.sweep import bench as bench
+    from holotype.training.callbacks import Callback as Callback
 
 _MODULES = {
-    "results.discovery": ("Category", "Discovery", "load"),
+    "results.discovery": ("Category", "Discovery"),
     "results.review_queue": ("Question", "questions"),
     "data.load": ("load_table",),
     "data.table": ("Table",),
@@ -50,7 +52,9 @@ _MODULES = {
     "methods": ("METHODS", "Batch", "Method", "Stage", "Task", "Views"),
     "runs.sweep": ("Sweep", "bench"),
     "runs.experiment": ("Experiment", "default_experiment", "resolve"),
+    "runs.run_result": ("RunResult", "load"),
     "runs.record": ("Record",),
+    "training.callbacks": ("Callback",),
     "runs.run": ("run_experiment", "train"),
 }
 """The same imports for run time (tests/test_public.py compares the two)."""

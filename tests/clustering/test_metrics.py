@@ -96,6 +96,7 @@ def test_score_counts_unlabelled_usable_rows_with_a_truth(birds) -> None:
         ("owl", "novel", 3, 3, 2),
     ]
     assert found["per_class"][0]["accuracy"] == 0.5
+    assert [c["counts"] for c in found["per_class"]] == [{0: 1, 1: 1}, {1: 1}, {3: 1}, {2: 3}]
     nobody = score(birds, np.zeros(11, dtype=int), np.full(11, math.nan))
     assert [c["category"] for c in nobody["per_class"]] == [None, None, None, 0]
     assert nobody["auroc"] is None

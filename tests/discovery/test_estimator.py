@@ -15,6 +15,7 @@ import pytest
 from PIL import Image
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
+from sklearn.utils.estimator_checks import check_estimator
 
 from holotype.cli.common import Parser
 from holotype.cli.options import DiscoverOptions
@@ -286,3 +287,57 @@ def test_the_function_names_them_and_tells_of_others(tmp_path) -> None:
         discover(tmp_path / "nowhere", stepps=3)
     with pytest.raises(InputError, match="does not take the setting 'quux'; there are k, method, backbone"):
         discover(tmp_path / "nowhere", quux=3)
+
+
+NAMES = "categories are names, and the check takes numbers"
+EXPECTED = dict.fromkeys(
+    (
+        *("check_clustering", "check_estimators_pickle", "check_fit_idempotent"),
+        *("check_methods_sample_order_invariance", "check_methods_subset_invariance"),
+    ),
+    NAMES,
+)
+"""Checks of scikit-learn that fail, and why."""
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_it_passes_the_checks_of_scikit_learn():
+    results = check_estimator(Discoverer(), expected_failed_checks=EXPECTED, on_skip=None, on_fail=None)
+    assert {r["check_name"] for r in results if r["status"] == "failed"} == set()
+    assert {r["check_name"] for r in results if r["status"] == "xfail"} == set(EXPECTED)
+
+
+def blobs(seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
+    """Five categories of 30 rows in 12 dimensions, far apart."""
+    draw = np.random.default_rng(seed)
+    truth = np.arange(150) % 5
+    return 3 * draw.normal(size=(5, 12))[truth] + draw.normal(size=(150, 12)), truth
+
+
+@pytest.mark.parametrize("k", [5, "auto"])
+def test_features_are_clustered_around_their_labels(k):
+    x, truth = blobs()
+    labelled = (truth < 3) & (np.arange(150) % 10 < 5)
+    y = np.where(labelled, np.array([f"class {c}" for c in truth], dtype=object), None)
+    found = Discoverer(k=k).fit(x, y)
+    labels = found.labels_
+    assert list(labels[labelled]) == list(y[labelled])
+    for c in range(3):
+        assert (labels[truth == c] == f"class {c}").mean() > 0.9
+    if k == 5:
+        assert set(labels[truth > 2]) == {"new-01", "new-02"}
+        assert [category.n for category in found.categories_] == [30] * 5
+    assert list(found.predict(x)[~labelled]) == list(labels[~labelled])
+    assert found.transform(x) == pytest.approx(found.feature_categories_.rows(x))
+    assert found.relations_.loc["class 0", "class 0"] == pytest.approx(1)
+    assert list(pickle.loads(pickle.dumps(found)).predict(x)) == list(found.predict(x))
+    with pytest.raises(InputError, match="pickle"):
+        found.save("anywhere")
+
+
+def test_a_wrong_k_of_features_and_images_after_features():
+    x, truth = blobs()
+    with pytest.raises(InputError, match="from 5 to 150"):
+        Discoverer(k=3).fit(x, truth)
+    with pytest.raises(NotFittedError):
+        Discoverer().predict(x)

@@ -155,7 +155,7 @@ def test_the_python_example_trains(asked, holotype, capsys) -> None:
     names = run_python(blocks(RESEARCHERS, "python")[0])
     assert asked == [("rpc", "fashion-sample", 0)]
     printed = capsys.readouterr().out
-    assert all(category in printed for category in names["found"].images.category.unique())
+    assert all(category in printed for category in names["run"].images.category.unique())
     assert str(names["record"].scores.all) in printed
     run = Path("runs/first")
     images = pd.read_csv(run / "assignments.csv")

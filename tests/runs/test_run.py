@@ -36,9 +36,13 @@ from tests.conftest import draw_squares, write_csv
 FILES = {
     *("cache.json", "identity.json", "config.yaml", "provenance.json", "metrics.jsonl", "model.json"),
     *("model.safetensors", "discovery.json", "assignments.parquet", "assignments.csv", "scores.json"),
-    "per_class.csv",
+    *("per_class.csv", "confusion.csv"),
 }
-FOLDER = FILES - {"cache.json", "per_class.csv"}  # of a run without a token cache whose truth is not known
+FOLDER = FILES - {
+    "cache.json",
+    "per_class.csv",
+    "confusion.csv",
+}  # of a run without a token cache whose truth is not known
 CLOCKS = {"seconds": 0.0, "wall_seconds": 0.0, "decode_seconds": 0.0, "cache_seconds": 0.0, "parallel": 0}
 
 
@@ -132,7 +136,7 @@ def test_only_the_scores_know_the_truth_and_no_cell_is_a_formula(tiny, squares_f
     table = write_csv(tmp_path / "table.csv", "path,label,truth", cells)
     record, run = run_experiment(tiny("kmeans", dataset=table)), tiny().folder
     assert "hidden-class" in (run / "per_class.csv").read_text()
-    for name in FILES - {"metrics.jsonl", "cache.json", "per_class.csv"}:
+    for name in FILES - {"metrics.jsonl", "cache.json", "per_class.csv", "confusion.csv"}:
         assert b"hidden-class" not in (run / name).read_bytes(), name
     assert "hidden-class" not in pd.read_parquet(run / "assignments.parquet").to_string()
     told = json.loads((run / "discovery.json").read_text())
@@ -262,7 +266,7 @@ def test_from_python_as_by_command(
     assert holotype("train", "simgcd", data, *tiny_flags, "--out", other).code == 0
     for name in ("model.safetensors", "assignments.csv", "identity.json"):
         assert (out / name).read_bytes() == (other / name).read_bytes()
-    monkeypatch.setattr(module, "run_experiment", lambda experiment: experiment)
+    monkeypatch.setattr(module, "run_experiment", lambda experiment, **_: experiment)
     found = train("rpc", "fashion-sample", preset="reading", seed=3, settings={"method.lambda_2": 0.1})
     assert found == resolve("rpc", "fashion-sample", "reading", {"seed": 3, "method.lambda_2": 0.1})
 

@@ -138,11 +138,13 @@ def test_settings_are_data_and_never_code(tmp_path):
 @pytest.mark.parametrize("name", ["=1+1", "+1", "-1+1", "@SUM(A1)", "\t=1", "\r=1"])
 def test_no_table_holds_a_formula(name, tmp_path):
     edits = [Edit("r", "t", "rename", "", name, name)]
-    rows = [{"class": name, "kind": "known", "n": 1, "correct": 1, "accuracy": 1.0, "category": 0}]
+    row = {"class": name, "kind": "known", "n": 1, "correct": 1, "accuracy": 1.0, "category": 0}
+    rows = [row | {"counts": {0: 1}}]
     RunFolder(tmp_path).write_per_class(rows)
     parts = {"facts": defaultdict(lambda: name), "scores": defaultdict(lambda: None), "published": None}
+    tables = [(tmp_path / name).read_bytes().decode() for name in ("per_class.csv", "confusion.csv")]
     row = SimpleNamespace(**parts, seeds=[0], seconds=1.0, commits=[], hardware=[])
-    for text in (edits_csv(edits), (tmp_path / "per_class.csv").read_bytes().decode(), table_csv([row])):
+    for text in (edits_csv(edits), *tables, table_csv([row])):
         cells = [cell for line in csv.reader(io.StringIO(text, newline="")) for cell in line]
         assert [cell for cell in cells if cell.startswith(("=", "+", "-", "@", "\t", "\r"))] == []
 

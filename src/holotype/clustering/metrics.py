@@ -129,7 +129,8 @@ def score(table: Table, category: ArrayLike, known_score: ArrayLike | None = Non
 def _per_class(
     y: Ints, p: Ints, assignment: dict[int, int], names: list[str], n_known: int
 ) -> list[dict[str, Any]]:
-    """A record for each class that occurs. category: the one assigned to the class, None if it got none."""
+    """A record for each class that occurs. category: the one assigned to the class, None if it got none;
+    counts: images by category."""
     category_of = {c: category for category, c in assignment.items()}
     records = []
     for c in np.unique(y).tolist():
@@ -138,7 +139,8 @@ def _per_class(
         correct = 0 if category is None else int(((y == c) & (p == category)).sum())
         kind = "known" if c < n_known else "novel"
         record = {"class": names[c], "kind": kind, "n": n, "correct": correct, "accuracy": correct / n}
-        records.append(record | {"category": category})
+        counts = dict(zip(*(v.tolist() for v in np.unique(p[y == c], return_counts=True)), strict=True))
+        records.append(record | {"category": category, "counts": counts})
     return records
 
 

@@ -5,14 +5,15 @@
     found.predict(new_paths)
 
 Images are paths, PIL images or arrays (data/decode.py). Those in memory are written as PNG files into the run
-folder, so that the report can show them.
+folder, so that the report can show them. A table of numbers (n, D) holds features of any network, one row each: they
+are clustered as they are (discovery/feature_categories.py), and nothing is trained or written.
 """
 
 from __future__ import annotations
 
 import math
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import fields
 from functools import cached_property
 from pathlib import Path
@@ -22,11 +23,13 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 import pandas as pd
 from sklearn.base import BaseEstimator, ClusterMixin, TransformerMixin
-from sklearn.utils.validation import check_is_fitted
+from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
 
 from holotype.config.schema import DiscoverConfig
+from holotype.data.arrays import to_label_column
 from holotype.data.decode import ArrayImage, save_images, to_image_list
 from holotype.data.table import Table
+from holotype.discovery.feature_categories import FeatureCategories, is_image_list
 from holotype.errors import InputError
 from holotype.results.discovery import Category, Discovery
 from holotype.utils.atomic import write_bytes
@@ -35,34 +38,6 @@ from holotype.utils.serialization import FileSchema
 if TYPE_CHECKING:
     from holotype.export.assign import CorrectedModel
     from holotype.runs.model_io import TrainedModel
-
-
-def to_label_column(y: Iterable[Any] | None, n: int) -> list[str]:
-    """Labels as text, "" for none. y: None, or n of anything.
-
-    None, "", NaN, NaT and pandas' NA mean none, and so does -1 where all others are whole numbers.
-    """
-    values: list[Any] = [None if _is_missing(value) else value for value in ([None] * n if y is None else y)]
-    if len(values) != n:
-        raise InputError(f"There are {n} images but {len(values)} labels; give one per image, or None.")
-    # whole numbers with gaps come as floats from pandas
-    numbers = [int(value) if _is_integer(value) else None for value in values]
-    whole = all(
-        number is not None for number, value in zip(numbers, values, strict=True) if value is not None
-    )
-    return [
-        "" if value is None or (whole and value == -1) else str(value if number is None else number).strip()
-        for number, value in zip(numbers, values, strict=True)
-    ]
-
-
-def _is_missing(value: Any) -> bool:
-    return bool(pd.api.types.is_scalar(value) and pd.isna(value))
-
-
-def _is_integer(value: Any) -> bool:
-    number = isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool)
-    return number and float(value).is_integer()
 
 
 FILE = "estimator.json"
@@ -108,11 +83,13 @@ class Discoverer(ClusterMixin, TransformerMixin, BaseEstimator):
     scores_: frame with probability, known_score, typicality and doubtful of each image of `fit`.
     relations_: frame, a row per category and a column per known class: mean cosine with its prototype.
     discovery_: the whole Discovery.
-    run_folder_: Path of the run folder, with the report.
+    run_folder_: Path of the run folder, with the report; none of features.
+    feature_categories_: centres of the categories, where X was features.
     """
 
     discovery_: Discovery
     run_folder_: Path
+    feature_categories_: FeatureCategories
 
     def __init__(
         self,
@@ -142,9 +119,14 @@ class Discoverer(ClusterMixin, TransformerMixin, BaseEstimator):
         self.seed, self.seeds, self.device = seed, seeds, device
         self.out, self.progress = out, progress
 
-    def fit(self, X: Iterable[ArrayImage], y: Iterable[Any] | None = None) -> Discoverer:
-        """Find the categories of the images X. y: label of each; None, "" and missing values of any kind mean none,
-        and so does -1 among whole numbers."""
+    def fit(self, X: Iterable[ArrayImage] | np.ndarray, y: Iterable[Any] | None = None) -> Discoverer:
+        """Find the categories of the images X, or of features (n, D). y: label of each; None, "" and missing values of
+        any kind mean none, and so does -1 among whole numbers."""
+        if isinstance(X, Iterator):
+            X = list(X)
+        if not is_image_list(X):
+            return self._fit_features(X, y)
+        self.__dict__.pop("feature_categories_", None)
         config = DiscoverConfig(**{one.name: getattr(self, one.name) for one in fields(DiscoverConfig)})
         from holotype.discovery.pipeline import discover_table
 
@@ -165,6 +147,18 @@ class Discoverer(ClusterMixin, TransformerMixin, BaseEstimator):
             self.__dict__.pop(name, None)
         return self
 
+    def _fit_features(self, X: Any, y: Iterable[Any] | None) -> Discoverer:
+        if y is not None:
+            y = np.asarray(column_or_1d(y, dtype=object))
+        x = validate_data(self, X, dtype=np.float64, ensure_min_samples=2)
+        label = to_label_column(y, len(x))
+        self.feature_categories_ = FeatureCategories.fit(x, label, self.k, self.seed)
+        self.discovery_ = self.feature_categories_.discovery(x, label)
+        return self
+
+    def _features_of(self, X: Any) -> np.ndarray:
+        return np.asarray(validate_data(self, X, dtype=np.float64, reset=False))
+
     def _make_temporary(self) -> Path:
         """A folder that is kept as long as the object, and removed with it."""
         self._temporary = TemporaryDirectory(prefix="holotype-", ignore_cleanup_errors=True)
@@ -180,13 +174,24 @@ class Discoverer(ClusterMixin, TransformerMixin, BaseEstimator):
 
     def place(self, X: Iterable[ArrayImage]) -> pd.DataFrame:
         """New images with category_id, category, kind, probability, known_score, typicality, fits and problem, in the
-        categories as they are corrected."""
+        categories as they are corrected. Features have no typicality, fits and problem."""
+        check_is_fitted(self)
+        if self._on_features:
+            return self.feature_categories_.place(self._features_of(X))
         read = self._model.features(X, self.progress)
         return self._corrected.place(read).assign(problem=read.problem)
 
     def transform(self, X: Iterable[ArrayImage]) -> np.ndarray:
-        """Trained features (n, D) float32; NaN for an image that cannot be read."""
+        """Trained features (n, D) float32; NaN for an image that cannot be read. Features come back centred, at length
+        1."""
+        check_is_fitted(self)
+        if self._on_features:
+            return self.feature_categories_.rows(self._features_of(X))
         return self._model.alone().features(X, self.progress).features
+
+    @property
+    def _on_features(self) -> bool:
+        return "feature_categories_" in vars(self)
 
     @property
     def labels_(self) -> np.ndarray:
@@ -233,7 +238,7 @@ class Discoverer(ClusterMixin, TransformerMixin, BaseEstimator):
         state = dict(super().__getstate__())
         for name in (*LOADED, "_temporary"):
             state.pop(name, None)
-        if "discovery_" in state:
+        if "discovery_" in state and not self._on_features:
             state["_files"] = self._take_along()
         return state
 
@@ -259,6 +264,8 @@ class Discoverer(ClusterMixin, TransformerMixin, BaseEstimator):
     def save(self, folder: str | Path) -> Path:
         """Copy model and results into a folder that `load` reads, now or on another machine."""
         check_is_fitted(self)
+        if self._on_features:
+            raise InputError("A Discoverer of features has no run folder to save; pickle it, or use joblib.")
         folder = Path(folder)
         parameters = {name: str(v) if isinstance(v, Path) else v for name, v in self.get_params().items()}
         if folder.resolve() != self.run_folder_.resolve():

@@ -21,6 +21,7 @@ from holotype.methods.registry import (
     allow_code,
     check_code_allowed,
     find_method,
+    method_name,
     plugin_names,
 )
 
@@ -43,5 +44,6 @@ __all__ = [
     "allow_code",
     "check_code_allowed",
     "find_method",
+    "method_name",
     "plugin_names",
 ]

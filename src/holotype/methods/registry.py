@@ -49,6 +49,8 @@ WRAPPERS: dict[str, type[Wrapper]] = {
     "bia": BIA,
 }
 """What stands in front of a method, in the order of names: eagc+bia+rpc."""
+_CLASSES: dict[str, type[Method]] = {}
+"""Classes that somebody handed over in Python, by module and name; the newest of a name."""
 PLUGINS = "holotype.methods"
 """Group of the entry points by which an installed package brings methods."""
 
@@ -65,8 +67,8 @@ def find_method(name: str) -> type[Method]:
 
 
 def _find_part(name: str) -> type[Method]:
-    if name in METHODS:
-        return METHODS[name]
+    if name in METHODS or name in _CLASSES:
+        return METHODS.get(name) or _CLASSES[name]
     if name in WRAPPERS:
         return WRAPPERS[name]
     if ":" in name:
@@ -80,6 +82,20 @@ def _find_part(name: str) -> type[Method]:
         f"There is no method {name!r}{near}; choose one of {', '.join(there)}, "
         "or name one of your own as package.module:Class."
     )
+
+
+def method_name(method: str | type[Method]) -> str:
+    """Return the name of a method; a class, as of a notebook, is known by its own from here on in this process."""
+    if isinstance(method, str):
+        return method
+    if not _is_method(method):
+        raise InputError(f"{method!r} is neither the name of a method nor a subclass of holotype.Method.")
+    for name, kind in METHODS.items():
+        if kind is method:
+            return name
+    name = f"{method.__module__}:{method.__name__}"
+    _CLASSES[name] = method
+    return name
 
 
 def plugin_names() -> list[str]:
@@ -126,8 +142,8 @@ def allow_code(allowed: bool = True) -> Iterator[None]:
 
 def check_code_allowed(name: str, where: Path | str) -> str:
     """The name of a method that stands in a file, before it is looked up: InputError where that would run code of
-    whoever wrote the file. Names of ours and of installed packages are always fine."""
-    if ":" not in name or _code_is_allowed:
+    whoever wrote the file. Names of ours and of installed packages are always fine; so are classes of this process."""
+    if ":" not in name or _code_is_allowed or name in _CLASSES:
         return name
     module, _, kind = name.partition(":")
     raise InputError(

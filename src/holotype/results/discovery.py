@@ -292,11 +292,6 @@ def _read_error(folder: Path) -> str:
     return f"{folder} holds no run (no {DISCOVERY_FILE}); make one with holotype discover or holotype train."
 
 
-def load(folder: Path | str) -> Discovery:
-    """What a run found, from its folder, with the edits that were applied."""
-    return Discovery.load(Path(folder))
-
-
 UNNAMED_PATTERN = re.compile(r"new-[0-9]+")
 """A new category that nobody has given a name."""
 

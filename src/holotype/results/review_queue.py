@@ -14,7 +14,7 @@ from pathlib import Path
 
 import numpy as np
 
-from holotype.results.discovery import Discovery, load, read_features, write_csv
+from holotype.results.discovery import Discovery, read_features, write_csv
 from holotype.results.edits import CONFIRMED_NOTE, MOVED_NOTE, REJECTED_NOTE
 from holotype.results.lda import unit_rows
 from holotype.utils.atomic import atomic_write
@@ -108,7 +108,7 @@ def _unit(features: np.ndarray | None, row: int) -> np.ndarray:
 def write_queue(folder: Path | str, discovery: Discovery | None = None) -> Path:
     """Write queue.csv into a run folder. discovery: what it holds, where that is at hand."""
     folder = Path(folder)
-    found = load(folder) if discovery is None else discovery
+    found = Discovery.load(Path(folder)) if discovery is None else discovery
     asked = questions(found, read_features(folder, len(found.images)))
     import pandas as pd  # takes half a second
 

@@ -101,7 +101,7 @@ class Experiment:
         if self.out:
             return Path(self.out)
         dataset = self.dataset if self.dataset in BENCHMARKS else folder_name(self.dataset)
-        method = self.method_name.replace(":", ".")
+        method = self.method_name.removeprefix("__main__:").replace(":", ".")
         return Path("runs") / f"{dataset}-{method}-{self.preset}-s{self.seed}"
 
     @property

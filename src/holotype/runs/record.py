@@ -13,7 +13,7 @@ assignments.*       every image with its category (parquet and csv; results/disc
 discovery.json      the categories, their relations, the facts (results/discovery.py)
 scores.json         the record: identity, All, Old, New and the rest where the truth is known, how it was made; it comes
                     last and marks the run as finished
-per_class.csv       images and right ones of each class, where the truth is known
+per_class.csv, confusion.csv   right images of each class, and where its images went, where the truth is known
 
 RESULTS/runs/HASH-sSEED.json is the record of one run; RESULTS/*.jsonl may hold more of them, one on each line: records
 that are kept for good.
@@ -266,7 +266,8 @@ def check_agree(one: Record | None, other: Record | None, what: str) -> None:
             raise InputError(f"{what}; {commits}): some revision was not raised; delete the wrong one.")
 
 
-IDENTITY_FILE, SCORES_FILE, PER_CLASS_FILE = "identity.json", "scores.json", "per_class.csv"
+IDENTITY_FILE, SCORES_FILE = "identity.json", "scores.json"
+PER_CLASS_FILE, CONFUSION_FILE = "per_class.csv", "confusion.csv"
 
 
 class RunFolder:
@@ -297,11 +298,13 @@ class RunFolder:
         return read_record(path) if path.exists() else None
 
     def write_per_class(self, rows: Sequence[Mapping[str, Any]]) -> None:
-        """Write images, right ones and assigned category of each class, as a table."""
+        """Write images, right ones and assigned category of each class, and where its images went, as two tables."""
         columns = ("class", "kind", "n", "correct", "accuracy", "category")
         safe = [{**row, "class": escape_formula(str(row["class"]))} for row in rows]
         lines = [columns, *([row[name] for name in columns] for row in safe)]
         write_text(self.path / PER_CLASS_FILE, csv_text(lines))
+        pairs = [(row["class"], category, n) for row in safe for category, n in row["counts"].items()]
+        write_text(self.path / CONFUSION_FILE, csv_text([("class", "category", "n"), *pairs]))
 
     def write_config(self, config: dict[str, Any]) -> None:
         write_text(self.path / "config.yaml", write_yaml(config))

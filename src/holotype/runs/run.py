@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 import logging
-import os
 import shutil
 import time
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,9 +16,10 @@ from typing import Any
 import torch
 
 from holotype.clustering.metrics import has_truth
+from holotype.data.arrays import dataset_path
 from holotype.data.datasets.registry import check_dataset
 from holotype.errors import InputError
-from holotype.methods import Prediction
+from holotype.methods import Method, Prediction, method_name
 from holotype.models.token_cache import CacheViews, TokenCache
 from holotype.results.discovery import RunFacts, write_features
 from holotype.results.lda import Centroids
@@ -39,6 +39,7 @@ from holotype.runs.record import (
 )
 from holotype.runs.resources import ResourceCache, RunResources, build_method, check_fits, requested_views
 from holotype.training.batches import training_rows
+from holotype.training.callbacks import Callback
 from holotype.training.checkpoint import clear_checkpoint
 from holotype.training.loop import Loop
 from holotype.utils.atomic import clean_partial_tree, refuse_links
@@ -74,14 +75,17 @@ class Run:
         return sum(self.loop.epochs(stage) for stage in self.loop.stages)
 
 
-def run_experiment(experiment: Experiment, shelf: ResourceCache | None = None) -> Record:
+def run_experiment(
+    experiment: Experiment, shelf: ResourceCache | None = None, callbacks: Sequence[Callback] = ()
+) -> Record:
     """Train (or continue, or find finished), score, write the run folder; returns the record of the run.
 
-    shelf: keeps what the run is made of for the next one on the same data.
+    shelf: keeps what the run is made of for the next one on the same data. callbacks: called besides those of
+    `experiment.log`, and not for a run that was finished before.
     """
     started = time.monotonic()
     with own_folder(experiment.folder):
-        run = begin_run(experiment, shelf or ResourceCache())
+        run = begin_run(experiment, shelf or ResourceCache(), callbacks=callbacks)
         if not isinstance(run, Run):
             return run
         run.started = started
@@ -99,7 +103,13 @@ def own_folder(folder: Path) -> Iterator[None]:
             yield
 
 
-def begin_run(experiment: Experiment, shelf: ResourceCache, *, keep_caches: bool = False) -> Run | Record:
+def begin_run(
+    experiment: Experiment,
+    shelf: ResourceCache,
+    *,
+    keep_caches: bool = False,
+    callbacks: Sequence[Callback] = (),
+) -> Run | Record:
     """Everything up to the first step, or the record of a run that is finished.
 
     keep_caches: whether another run trains on the caches that are open.
@@ -147,6 +157,7 @@ def begin_run(experiment: Experiment, shelf: ResourceCache, *, keep_caches: bool
         progress=experiment.progress,
         cache=cache,
         identity=identity.name,
+        callbacks=callbacks if rank() == 0 else (),
     )
     return Run(experiment, prepared, folder, identity, facts, loop, cache, views)
 
@@ -199,6 +210,8 @@ def finish_run(
             folder.write_per_class(per_class)
         folder.finish(record)
         clean_up(folder)
+        for callback in loop.callbacks:
+            callback.on_finish(record)
     return record
 
 
@@ -239,31 +252,39 @@ def write_results(run: Run, placed: Placement, context: RoundContext, seconds: d
 
 
 def train(
-    method: str,
-    dataset: str | os.PathLike[str],
+    method: str | type[Method],
+    dataset: Any,
     *,
     preset: str = "default",
     settings: Mapping[str, Any] | None = None,
+    callbacks: Sequence[Callback] = (),
     **named: Any,
 ) -> Record:
     """Train a method on a data set and score it; returns the record of the run, which is also in its scores.json.
 
-    method: a name from `holotype methods`, or one of your own as package.module:Class.
-    dataset: the name of a benchmark, or the path of a folder of images or of a CSV or Parquet file.
-    preset: named settings of the method.
-    settings: whatever has a dot in its name, as in {"train.epochs": 20, "method.lambda_2": 0.1}.
-    named: the settings without a dot: root, labels, k, seed, out, device, devices, progress, store, cache_views, label.
-        `holotype train METHOD DATASET --help` lists all of them, and `holotype.Experiment` holds them.
+    Args:
+        method: A name from `holotype methods`, one of your own as package.module:Class, or the class itself.
+        dataset: The name of a benchmark; the path of a folder of images or of a CSV or Parquet file; or a data set in
+            memory: (images, labels), (images, labels, truth), a Table, a data frame with the columns path and label, or
+            a torch Dataset. "", None, NaN and, among whole numbers, -1 mean no label. What is in memory is written to
+            runs/data.
+        preset: Named settings of the method.
+        settings: Whatever has a dot in its name, as in {"train.epochs": 20, "method.lambda_2": 0.1}.
+        callbacks: Called at every step and epoch and at the end of training.
+        named: The settings without a dot: root, labels, k, seed, out, device, devices, progress, store, cache_views,
+            label. `holotype train METHOD DATASET --help` lists all of them, and `holotype.Experiment` holds them.
 
-    A run that is found in the folder `out` is continued, and one that is finished is not trained again. Raises
-    InputError, with one sentence, for whatever cannot be used.
+    A run that is found in the folder `out` is continued, and one that is finished is not trained again.
+
+    Raises:
+        InputError: With one sentence, for whatever cannot be used.
     """
     if settings is not None and not isinstance(settings, Mapping):
         raise InputError(f"settings is {settings!r}; give them by name, as in {{'train.epochs': 20}}.")
     overrides = {key.replace("-", "_"): value for key, value in (settings or {}).items()}
     if twice := overrides.keys() & named.keys():
         raise InputError(f"{min(twice)} is given twice, by name and in `settings`; leave one out.")
-    where = os.fspath(dataset)
-    experiment = resolve(method, where, preset, overrides | named)
+    where = dataset_path(dataset)
+    experiment = resolve(method_name(method), where, preset, overrides | named)
     check_dataset(where)
-    return run_experiment(experiment)
+    return run_experiment(experiment, callbacks=callbacks)

@@ -7,14 +7,15 @@ step (training/interleave.py).
 from __future__ import annotations
 
 import contextlib
-import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from holotype.data.arrays import dataset_path
 from holotype.errors import InputError, Stopped
+from holotype.methods import Method, method_name
 from holotype.runs.experiment import Experiment, stages_of
 from holotype.runs.identity import identity_of
 from holotype.runs.record import Key, Record, Records, check_agree
@@ -60,8 +61,8 @@ class Sweep:
 def bench(
     study: Path | str | Mapping[str, Any] | None = None,
     *,
-    methods: Sequence[str] = (),
-    datasets: Sequence[str | os.PathLike[str]] = (),
+    methods: Sequence[str | type[Method]] = (),
+    datasets: Sequence[Any] = (),
     seeds: Sequence[int] | None = None,
     settings: Mapping[str, Any] | None = None,
     rows: Sequence[str] | None = None,
@@ -76,7 +77,8 @@ def bench(
 
     Args:
         study: A study file, or what would stand in one. Without it: methods, datasets, seeds.
-        methods: Each with its preset or not, as in rpc@reading.
+        methods: Names, each with its preset or not, as in rpc@reading; or classes of your own.
+        datasets: Names, paths, or data sets in memory, as `holotype.train` takes them.
         settings: Dotted settings of `holotype train` for all rows, or for one with ROW:SETTING.
         results: Folder of records (default: results, or results beside the study file).
         out: Folder of run folders.
@@ -90,7 +92,8 @@ def bench(
     if (study is not None) == bool(methods or datasets) or bool(methods) != bool(datasets):
         raise InputError("bench needs a study, or methods and datasets; give one of the two.")
     if study is None:
-        plan = flags_study(methods, [os.fspath(one) for one in datasets], tuple(seeds or (0,)))
+        names, places = [method_name(one) for one in methods], [dataset_path(one) for one in datasets]
+        plan = flags_study(names, places, tuple(seeds or (0,)))
     else:
         plan = read_study(study)
     changes = []
@@ -156,7 +159,7 @@ def plan_runs(
         ready = shelf.get(experiment)
         identity = identity_of(experiment, ready)
         key = (identity.hash, identity.seed)
-        method = experiment.method_name.replace(":", ".").replace("/", "-")
+        method = experiment.method_name.removeprefix("__main__:").replace(":", ".").replace("/", "-")
         name = f"{ready.data.table.name}-{method}-{experiment.variant}-s{key[1]}-{key[0][:8]}"
         experiment.out = str(out / name)
         mine, theirs = records.by_key.get(key), elsewhere.by_key.get(key) if elsewhere else None

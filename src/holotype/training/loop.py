@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,6 +20,7 @@ from holotype.methods.base import Images, Method, Prediction, Progress, Stage
 from holotype.models.backbone import Backbone
 from holotype.models.token_cache import TokenCache
 from holotype.training.batches import StageDraws, training_rows
+from holotype.training.callbacks import Callback
 from holotype.training.checkpoint import Checkpointer, CheckpointState, Position
 from holotype.training.divergence import Diverged, DivergenceGuard
 from holotype.training.encoder import predict_table
@@ -72,6 +73,7 @@ class Loop:
         progress: bool = False,
         cache: TokenCache | None = None,
         identity: str = "",
+        callbacks: Sequence[Callback] = (),
     ) -> None:
         """cache: stages on tokens draw their views from it; without one they are cut anew.
 
@@ -84,7 +86,7 @@ class Loop:
         self.source = self.sources.of(self.stages[0] if self.stages else self.encoder.last)
         """Of the stage that runs; after training, of the last one."""
         self.method = method.to(self.device, self.encoder.dtype)
-        self.score, self.progress = score, progress
+        self.score, self.progress, self.callbacks = score, progress, callbacks
         self.modules = nn.ModuleDict({"tail": self.encoder.module, "method": self.method})
         self.learnable = {n: p for n, p in self.modules.named_parameters() if p.requires_grad}
         self.initial = {name: parameter.detach().clone() for name, parameter in self.learnable.items()}
@@ -191,6 +193,8 @@ class Loop:
             terms = run.step(batch)
             self.position.step, self.position.counter = step + 1, self.position.counter + 1
             bar.step(dict(zip(run.step.names, terms, strict=True)) if bar.show else {})
+            for callback in self.callbacks:
+                callback.on_step_end(self.position.counter, dict(zip(run.step.names, terms, strict=True)))
             self.journal.beat(self.position, run.stage.name, run.epochs, self.total_steps, terms)
             stopping = any_rank(stop.requested, self.device)
             if stopping or time.monotonic() - self.last_save > self.config.save_seconds:
@@ -228,12 +232,17 @@ class Loop:
         entry = {"stage": name, "epoch": epoch, "counter": self.position.counter, "lr": lr}
         watched = {name: float(value) for name, value in self.method.diagnostics().items()}
         line = {"kind": "epoch", **entry, "loss": sum(means.values()), "seconds": self.seconds()}
-        self.journal.write(**{**line, **means, **watched, **line})  # a method may use our names
+        self._write(**{**line, **means, **watched, **line})  # a method may use our names
         due = epoch + 1 < epochs and (epoch + 1) % self.config.eval_every == 0
         if self.score and due and self.method.scores_early:
             scores = self.score(self.predict())
-            self.journal.write(kind="score", **entry, **scores)
+            self._write(kind="score", **entry, **scores)
             bar.say(f"epoch {epoch + 1}: {score_line(scores)}")
+
+    def _write(self, **line: Any) -> None:
+        self.journal.write(**line)
+        for callback in self.callbacks:
+            callback.on_epoch(line)
 
     def _save(self, run: StageRun) -> None:
         self.last_save = time.monotonic()

@@ -1,0 +1,125 @@
+"""Data sets in memory: arrays, data frames, tables and torch data sets, as a list of images on the disk.
+
+Everything else reads a list: config.yaml, a resumed run, another process and `holotype assign`.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from holotype.data.csv import csv_text, escape_formula
+from holotype.data.decode import save_images
+from holotype.data.table import Table
+from holotype.errors import InputError
+from holotype.utils.atomic import write_text
+
+FOLDER = Path("runs") / "data"
+"""Where lists and pictures go."""
+COLUMNS = ("path", "label", "truth", "group")
+FORMS = (
+    "the name of a benchmark, a path, (images, labels), (images, labels, truth), a Table, a data frame with the "
+    "columns path and label, or a torch Dataset"
+)
+
+
+def to_label_column(y: Iterable[Any] | None, n: int) -> list[str]:
+    """Labels as text, "" for none. y: None, or n of anything.
+
+    None, "", NaN, NaT and pandas' NA mean none, and so does -1 where all others are whole numbers.
+    """
+    values: list[Any] = [None if _is_missing(value) else value for value in ([None] * n if y is None else y)]
+    if len(values) != n:
+        raise InputError(f"There are {n} images but {len(values)} labels; give one per image, or None.")
+    # whole numbers with gaps come as floats from pandas
+    numbers = [int(value) if _is_integer(value) else None for value in values]
+    whole = all(
+        number is not None for number, value in zip(numbers, values, strict=True) if value is not None
+    )
+    return [
+        "" if value is None or (whole and value == -1) else str(value if number is None else number).strip()
+        for number, value in zip(numbers, values, strict=True)
+    ]
+
+
+def _is_missing(value: Any) -> bool:
+    import pandas as pd
+
+    return bool(pd.api.types.is_scalar(value) and pd.isna(value))
+
+
+def _is_integer(value: Any) -> bool:
+    number = isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool)
+    return number and float(value).is_integer()
+
+
+def dataset_path(data: Any, folder: Path = FOLDER) -> str:
+    """Return what names a data set on the disk; one in memory is written there first.
+
+    Args:
+        data: a name or a path, which is returned as it is; or one of FORMS.
+        folder: where lists and pictures go, each data set in a folder of its own.
+    """
+    if isinstance(data, str | os.PathLike):
+        return os.fspath(data)
+    name, columns, pictures = _columns_of(data)
+    for number in range(1, len(list(folder.glob(f"{name}*"))) + 2):
+        own = folder / (name if number == 1 else f"{name}-{number}")
+        if pictures is not None:
+            columns["path"] = save_images(pictures, own / "images")
+        names = [column for column in COLUMNS if column in columns]
+        cells = zip(*(map(escape_formula, columns[column]) for column in names), strict=True)
+        text, file = csv_text([names, *cells]), own / f"{own.name}.csv"
+        if not file.is_file():
+            write_text(file, text)
+        if file.read_text(encoding="utf-8") == text:
+            break
+    return str(file)
+
+
+def _columns_of(data: Any) -> tuple[str, dict[str, Any], list[Any] | None]:
+    """Return name, columns of text, and the images where these lie in memory."""
+    frame = data.to_frame() if isinstance(data, Table) else data
+    if type(frame).__name__ == "DataFrame":
+        if absent := {"path", "label"} - {*frame.columns}:
+            raise InputError(f"The data frame has no column {min(absent)}; it needs path and label.")
+        columns = {name: to_label_column(frame[name], len(frame)) for name in COLUMNS if name in frame}
+        columns["path"] = [os.path.abspath(path) for path in columns["path"]]
+        return (data.name if isinstance(data, Table) else "") or "frame", columns, None
+    if isinstance(data, tuple) and len(data) in (2, 3):
+        name, (images, *columns_) = "arrays", data
+    elif (
+        hasattr(data, "__getitem__") and hasattr(data, "__len__") and not isinstance(data, list | np.ndarray)
+    ):
+        name, classes = type(data).__name__, getattr(data, "classes", None)
+        items = [data[i][:2] for i in range(len(data))]
+        images, labels = [item[0] for item in items], [item[1] for item in items]
+        if classes is not None and all(_is_integer(label) for label in labels):
+            labels = [classes[int(i)] if i >= 0 else "" for i in labels]
+        columns_ = [labels]
+    else:
+        raise InputError(f"A data set cannot be a {type(data).__name__}; give {FORMS}.")
+    pictures = [_pixels(image) for image in images]
+    read = {
+        key: to_label_column(y, len(pictures)) for key, y in zip(("label", "truth"), columns_, strict=False)
+    }
+    return name, read, pictures
+
+
+def _pixels(image: Any) -> Any:
+    """Return an image as save_images takes it: of a tensor (C, H, W) its pixels (H, W, C)."""
+    if not hasattr(image, "detach"):
+        return image
+    pixels = np.asarray(image.detach().cpu())
+    if pixels.ndim == 3 and pixels.shape[0] in (1, 3, 4):
+        pixels = np.moveaxis(pixels, 0, -1)
+    if pixels.dtype.kind == "f" and not 0 <= pixels.min() <= pixels.max() <= 1:
+        raise InputError(
+            f"The pixels of a tensor go from {pixels.min():.2f} to {pixels.max():.2f}, not from 0 to 1; leave "
+            "Normalize out of the transforms: the backbone's own is applied."
+        )
+    return pixels
