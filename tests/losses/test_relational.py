@@ -147,6 +147,11 @@ def test_alignment_is_the_slow_loop(groups) -> None:
             terms.append(float(sum((anchor[i, d] - mean[d]) ** 2 for d in range(4))))
     assert len(terms) == 3
     assert behaviour_alignment(*groups).item() == pytest.approx(sum(terms) / 3, abs=1e-12)
+    n_labelled = int(groups[-1].sum())
+    assert n_labelled > 3
+    assert behaviour_alignment(*groups, over_all=True).item() == pytest.approx(
+        sum(terms) / n_labelled, abs=1e-12
+    )
 
 
 def test_alignment_vanishes_where_all_changes_agree_and_knows_no_order(groups) -> None:

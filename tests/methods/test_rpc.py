@@ -55,6 +55,23 @@ def begin(method, seed=3):
     return method
 
 
+def test_the_heads_may_read_projections_and_the_alignment_be_over_all_labelled_images():
+    plain, printed = begin(make()), begin(make(ova__reads="projections", align_over="labelled"))
+    assert printed.ova.mlp[0].in_features == 256
+    first = dict(printed.named_parameters())
+    assert all(torch.equal(first[n], p) for n, p in plain.named_parameters() if not n.startswith("ova"))
+    batch = make_batch(printed)
+    over_all = begin(make(align_over="labelled"))
+    shares = [m.loss(batch, clock(m))["align"].detach() for m in (over_all, plain)]
+    assert 0 < shares[0] < shares[1]
+    terms = printed.loss(batch, clock(printed))
+    torch.stack([*terms.values()]).sum().backward()
+    assert all(p.grad is not None and p.grad.isfinite().all() for p in printed.parameters())
+    f = torch.randn(7, 16, dtype=torch.float64)
+    score = printed.ova(printed.projector(f)).sigmoid().amax(-1)
+    torch.testing.assert_close(printed.predict(f).known_score, score)
+
+
 def test_the_reading_preset_differs_in_the_three_keys_that_the_docstring_names():
     default, reading = (default_experiment("rpc", "cub", preset).method for preset in ("default", "reading"))
     assert (reading.base, reading.pairing.filter, reading.new.sharpen) == ("simgcd", "none", 1.0)

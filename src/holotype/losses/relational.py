@@ -21,11 +21,12 @@ def circular_fusion(z: Tensor, weight: Tensor) -> Tensor:
 
 
 def behaviour_alignment(
-    anchor_delta: Tensor, partner_delta: Tensor, weight: Tensor, labelled: Tensor
+    anchor_delta: Tensor, partner_delta: Tensor, weight: Tensor, labelled: Tensor, over_all: bool = False
 ) -> Tensor:
     """L_align = mean_i || sg Delta(l_i) - sum_j w_ij Delta'(u_ij) / sum_j w_ij ||^2.
 
-    The mean runs over the labelled anchors whose partners weigh at least 1e-3 in sum; 0 where there is none.
+    The mean runs over the labelled anchors whose partners weigh at least 1e-3 in sum; 0 where there is none. over_all:
+    their sum is divided by the number of all labelled anchors instead, as printed.
     anchor_delta: (B, D), weak minus strong view of each anchor. partner_delta: (B, M, D), the same of its
     partners. weight: (B, M) w_old of the partners, 0 for a missing one. labelled: (B,) bool.
     """
@@ -34,7 +35,10 @@ def behaviour_alignment(
     total = weight.sum(-1)
     partner = (weight[..., None] * at_least_float32(partner_delta)).sum(1) / (total + EPS)[:, None]
     distance = (target - partner).square().sum(-1)
-    return masked_mean(distance, labelled & (total >= MIN_WEIGHT))
+    paired = labelled & (total >= MIN_WEIGHT)
+    return (
+        masked_mean(torch.where(paired, distance, 0), labelled) if over_all else masked_mean(distance, paired)
+    )
 
 
 def signature(f: Tensor, prototypes: Tensor) -> Tensor:

@@ -51,6 +51,8 @@ class OVAConfig:
 
     weight: Weight = 0.005
     """Weight beta of the gradient that the heads send into the backbone; they themselves learn at full weight."""
+    reads: Literal["features", "projections"] = field(default="features", metadata={"before": "features"})
+    """What the heads see of an image: its feature f(x), or the projection g(f(x)) as printed."""
 
 
 @dataclass
@@ -99,6 +101,9 @@ class RPCConfig(SimGCDConfig):
     """L_baseline: SimGCD's losses, or those plus DebGCD's debiased classifier."""
     lambda_1: Weight = 0.5
     """Weight of the behaviour alignment L_align."""
+    align_over: Literal["paired", "labelled"] = field(default="paired", metadata={"before": "paired"})
+    """What L_align is a mean over: the labelled images that have a partner in the step, or all labelled ones as
+    printed, which is a fifth of that on CUB, where few have one."""
     lambda_2: Weight = 0.3
     """Weight of the relational consistency L_new."""
     alpha: Weight = 0.3
@@ -136,6 +141,8 @@ LEAD = 0.6
 """How far a pseudo-label must lie before the other categories, in cosine."""
 PULL_WEIGHT = 1 / 50
 """Weight of the debiased loss for each category: a batch holds the fewer images of one, the more there are."""
+PROJECTED = 256
+"""Width of the projector's output."""
 RHO_RANGE = (0.05, 0.95)
 RHO_HELD_EPOCHS = 10
 """Early one-vs-all scores say nothing: a maximum over many untrained heads is near 0.9 for any image."""
@@ -156,6 +163,8 @@ class RPC(SimGCD):
       serves all data sets.
     - The rate rises over the first twentieth of the epochs; the preset as_run takes that back.
     - A labelled image is grouped with images that the classifier puts in its class, not with random ones.
+    - L_align is a mean over the labelled images that have a partner, and the one-vs-all heads read f(x); the settings
+      align_over and ova.reads take these two back.
     - In the loss of new categories an image that may be known hardly counts: its weight is taken to the power of six.
       The preset reading takes these three back.
     """
@@ -175,7 +184,7 @@ class RPC(SimGCD):
         # in DebGCD's order, so that a seed gives both methods the same first weights and runs can be compared in pairs
         if config.base == "debgcd":
             self.debiased = CosineClassifier(task.dim, task.k)
-        self.ova = self.ova_head(task.dim, task.n_known)
+        self.ova = self.ova_head(PROJECTED if config.ova.reads == "projections" else task.dim, task.n_known)
         prior = (task.n_images * task.n_known / task.k - task.n_labelled) / max(task.n_unlabelled, 1)
         self.debiasing = debiasing(config, task.k)
         self.register_buffer("rho", torch.tensor(min(max(prior, RHO_RANGE[0]), RHO_RANGE[1])))
@@ -205,12 +214,12 @@ class RPC(SimGCD):
         c = self.config
         f = batch.features[:2]
         q = self.classifier(f)
-        p_in, l_sdl = self.detect(f, batch)
+        z = self.projector(batch.features)
+        p_in, l_sdl = self.detect(z[:2] if c.ova.reads == "projections" else f, batch)
         w_old = self.known_weight(p_in, batch)
         self.update_rho(w_old, batch, now)
         self.update_prototypes(f, q, w_old, batch, now)
         partner, weight = self.groups(q, w_old, batch)
-        z = self.projector(batch.features)
         terms = self.baseline(z[:2], q, batch, now)
         if c.base == "debgcd":
             entered = now["ramp"] if c.debias.waits else 1.0
@@ -234,7 +243,8 @@ class RPC(SimGCD):
         rows = group.movedim(0, 2).flatten(0, 1)  # (B (1 + M), 2, D), in the order of the paper's batch
         fused = circular_fusion(rows, alpha_w.flatten()).unflatten(0, alpha_w.shape)
         change = fused[:, 1:, 0] - fused[:, 1:, 1]
-        return behaviour_alignment(z[0] - z[1], change, weight, batch.labelled)
+        over_all = self.config.align_over == "labelled"
+        return behaviour_alignment(z[0] - z[1], change, weight, batch.labelled, over_all)
 
     def discover(self, f: Tensor, w_old: Tensor, batch: Batch) -> Tensor:
         """L_new (R6) over the unlabelled rows of both weak views, with w_new^sharpen for w_new."""
@@ -286,7 +296,8 @@ class RPC(SimGCD):
 
     def predict(self, features: Tensor) -> Prediction:
         placed = super().predict(features)
-        return Prediction(placed.category, placed.probability, known_score(self.ova(features).sigmoid()))
+        seen = self.projector(features) if self.config.ova.reads == "projections" else features
+        return Prediction(placed.category, placed.probability, known_score(self.ova(seen).sigmoid()))
 
 
 @dataclass(frozen=True)
