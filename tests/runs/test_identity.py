@@ -82,6 +82,14 @@ def test_settings_of_training_are_part_of_the_hash_where_they_decide(method: str
     assert set(module.NOT_IN_IDENTITY) == {"eval_every", "save_seconds", "eager"}
 
 
+def test_every_setting_of_the_protocol_is_part_of_the_hash_once_it_differs() -> None:
+    plain = resolve("simgcd", "cub")
+    for name, value, hint in setting_values(plain.protocol):
+        changed = resolve("simgcd", "cub", overrides={f"protocol.{name}": other(value, hint)})
+        assert of(changed).hash != of(plain).hash, name
+        assert of(changed).data["protocol"].keys() == {name}
+
+
 @pytest.mark.parametrize("method", METHODS)
 def test_where_a_run_takes_place_is_left_out(method: str) -> None:
     before, told = of(resolve(method, "cub")), identity_outline(resolve(method, "cub"))
@@ -91,6 +99,7 @@ def test_where_a_run_takes_place_is_left_out(method: str) -> None:
         assert identity_outline(experiment) == told, field
     # a setting that comes later has to be sorted in here, and into the identity where it decides
     decide = {"method_name", "dataset", "labels", "k", "seed", "cache_views", "method", "train", "backbone"}
+    decide |= {"protocol"}
     assert {field.name for field in dataclasses.fields(Experiment)} == {*decide, "preset", *WHERE}
 
 

@@ -141,6 +141,8 @@ STRATEGIES = {
     parse.UnitInterval: st.floats(0, 1),
     parse.Positive: st.floats(0, 1e30, exclude_min=True),
     parse.Weight: st.floats(0, 1e30),
+    parse.LabelShare: st.floats(0, 1, exclude_min=True),
+    parse.SplitSeed: st.integers(0, 2**32 - 1),
     parse.Momentum: st.floats(0, 1, exclude_max=True),
     parse.Cosine: st.floats(-1, 1),
     parse.Factor: st.floats(0, 100, exclude_min=True),
@@ -430,7 +432,7 @@ def test_what_is_wrong_with_a_file_names_the_file(tmp_path) -> None:
 
 
 HARMLESS = {
-    *("seed", "train.eval_every", "method.max_iter"),  # it costs nothing
+    *("seed", "protocol.split_seed", "train.eval_every", "method.max_iter"),  # it costs nothing
     *("k", "devices", "backbone.train_blocks"),  # refused where it is known how many there are
     *("train.batch_size", "train.shards"),  # no more than there are images
     "method.strongest",  # of the numbers of a feature

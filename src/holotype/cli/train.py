@@ -102,8 +102,10 @@ def train_summary(experiment: Experiment, record: Record, finished: bool) -> str
         lines.append("The true classes are not known, so there is nothing to score.")
     else:
         test = {"held out": vars(record.test)} if record.test else {}
-        lines += ["", *score_lines({"unlabelled": vars(record.scores)} | test), ""]
-        lines.append(f"{record.scores.n:,} unlabelled training images, one global assignment, last epoch")
+        inductive = identity.data.get("protocol", {}).get("inductive")
+        name, images = ("test", "test") if inductive else ("unlabelled", "unlabelled training")
+        lines += ["", *score_lines({name: vars(record.scores)} | test), ""]
+        lines.append(f"{record.scores.n:,} {images} images, one global assignment, last epoch")
     if placed := record.placed:
         unread = f"; {placed.unreadable:,} could not be read" if placed.unreadable else ""
         novel = f"{placed.novel:,} in {plural(placed.novel_categories, 'new category')}"

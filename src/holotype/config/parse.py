@@ -80,12 +80,16 @@ Weight = Annotated[float, Constraint("at least 0 and at most 1e+30", lambda valu
 """How much something counts, or how long it lasts."""
 Momentum = Annotated[float, Constraint("at least 0 and below 1", lambda part: 0 <= part < 1)]
 """What is kept of the past."""
+LabelShare = Annotated[float, Constraint("above 0 and at most 1", lambda share: 0 < share <= 1)]
+"""A part that there is."""
 Cosine = Annotated[float, Constraint("from -1 to 1", lambda value: -1 <= value <= 1)]
 """How alike two directions are."""
 Gigabytes = Annotated[float, Constraint("above 0 GB and finite", lambda gb: gb > 0 and math.isfinite(gb))]
 """An amount of memory."""
 Seed = Annotated[int, Constraint("at least 0 and below 2**63", lambda seed: 0 <= seed < 2**63)]
 """What torch takes as a seed, without the negative ones."""
+SplitSeed = Annotated[int, Constraint("from 0 to 4294967295", lambda seed: 0 <= seed < 2**32)]
+"""What NumPy's legacy generator takes as a seed."""
 
 
 def is_device_name(name: str) -> bool:

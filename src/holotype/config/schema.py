@@ -18,6 +18,7 @@ from holotype.config.parse import (
     Count,
     DeviceName,
     Epochs,
+    LabelShare,
     Momentum,
     Name,
     Names,
@@ -26,6 +27,7 @@ from holotype.config.parse import (
     Seed,
     Side,
     SmallInt,
+    SplitSeed,
     Steps,
     UnitInterval,
     Weight,
@@ -204,6 +206,32 @@ def _normalised(settings: Mapping[str, Any]) -> dict[str, Any]:
         if found[name] is not None:
             found[name] = as_rgb(name, found[name])
     return found
+
+
+@dataclass
+class ProtocolConfig:
+    """Which images are labelled, and which are scored; the defaults are the GCD protocol."""
+
+    label_share: LabelShare = field(default=0.5, metadata={"before": 0.5})
+    """Share of the images of known classes that are labelled."""
+    split_seed: SplitSeed = field(default=0, metadata={"before": 0})
+    """Seed of the draw of labelled images, and of test images; training has its own."""
+    stratified: bool = field(default=False, metadata={"before": False})
+    """Label that share of each known class, and not of all of them together."""
+    known: str | None = field(default=None, metadata={"before": None})
+    """Text file with the names of the known classes, a line each; all others are novel. Default: the published split of
+    a benchmark, the labelled classes of a collection of your own."""
+    test_share: Momentum = field(default=0.0, metadata={"before": 0.0})
+    """Share of the images of each class that training never sees, in place of the official test split."""
+    inductive: bool = field(default=False, metadata={"before": False})
+    """All, Old and New are of the test images, and not of the unlabelled training images."""
+
+    @property
+    def draws_labels(self) -> bool:
+        """Whether images are labelled by a draw of its own, also in a collection whose labels are given."""
+        usual = ProtocolConfig()
+        names = ("label_share", "stratified", "known")
+        return any(getattr(self, name) != getattr(usual, name) for name in names)
 
 
 @dataclass

@@ -88,6 +88,11 @@ class Table:
         return np.array([index.get(label, -1) for label in self.label], dtype=np.int64)
 
     @property
+    def classes(self) -> np.ndarray:
+        """Return (N,) the class of every image as far as anybody knows it, for splits and never for training."""
+        return self.label if self.truth is None else np.where(self.truth != "", self.truth, self.label)
+
+    @property
     def usable(self) -> np.ndarray:
         """Return (N,) bool: can the image be used?"""
         return np.array([problem == "" for problem in self.problem], dtype=bool)

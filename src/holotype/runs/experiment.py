@@ -30,7 +30,7 @@ from holotype.config.parse import (
     parse_yaml,
     value_text,
 )
-from holotype.config.schema import BackboneConfig, TrainConfig
+from holotype.config.schema import BackboneConfig, ProtocolConfig, TrainConfig
 from holotype.data.datasets.registry import BENCHMARKS
 from holotype.data.load import folder_name
 from holotype.errors import InputError
@@ -68,7 +68,8 @@ class Experiment:
     k: Count | Literal["auto"] | None = None
     """Number of categories, known and novel; a benchmark knows its own. auto estimates it."""
     seed: Seed = 0
-    """Seed of everything random in training; the split into labelled and unlabelled images is not affected."""
+    """Seed of everything random in training; the split into labelled and unlabelled images has its own
+    (protocol.split_seed)."""
     out: str | None = None
     """Run folder; a run found there is continued. Default: runs/DATASET-METHOD-PRESET-sSEED."""
     preset: str = "default"
@@ -91,6 +92,8 @@ class Experiment:
     """Settings of the method."""
     train: TrainConfig = field(default_factory=TrainConfig)
     """Settings of training."""
+    protocol: ProtocolConfig = field(default_factory=ProtocolConfig)
+    """Which images are labelled, and which are scored."""
     backbone: BackboneConfig = field(default_factory=BackboneConfig)
     """The network that turns images into features."""
     memory: MemoryConfig = field(default_factory=MemoryConfig)

@@ -44,7 +44,7 @@ class Identity:
     method: dict[str, Any]
     """name, revision, settings; of a method outside this package also code, the digest of its source."""
     data: dict[str, Any]
-    """name, table (digest of paths, labels and known classes), k."""
+    """name, table (digest of paths, labels and known classes), k; of another protocol than GCD's, what differs."""
     backbone: dict[str, Any]
     """name, digest, train_blocks, image_size; pool, mean and std where they are not those of timm's name."""
     train: dict[str, Any]
@@ -89,7 +89,8 @@ def identify(experiment: Experiment, data: RunData, backbone: Backbone, views: C
         seed=experiment.seed,
         engine=ENGINE,
         method=_method(experiment),
-        data={"name": data.table.name, "table": data.table.fingerprint(), "k": data.k},
+        data={"name": data.table.name, "table": data.table.fingerprint(), "k": data.k}
+        | _protocol(experiment),
         backbone={
             "name": backbone.name,
             "digest": backbone.digest,
@@ -106,6 +107,14 @@ def identity_of(experiment: Experiment, prepared: RunResources) -> Identity:
     """Return what decides a run with the views that it asks for."""
     views = effective_views(experiment, requested_views(experiment))
     return identify(experiment, prepared.data, prepared.backbone, views)
+
+
+def _protocol(experiment: Experiment) -> dict[str, Any]:
+    """What differs from the GCD protocol; of a file of classes its name, since the table has its content."""
+    differs = _shown(experiment.protocol)
+    if "known" in differs:
+        differs["known"] = Path(differs["known"]).stem
+    return {"protocol": differs} if differs else {}
 
 
 def _method(experiment: Experiment) -> dict[str, Any]:
@@ -145,7 +154,9 @@ def identity_outline(experiment: Experiment) -> dict[str, Any]:
     own, dataset = experiment.backbone, experiment.dataset
     told: dict[str, Any] = {
         "engine": ENGINE,
-        **flatten({"method": _method(experiment), "train": _train(experiment)}),
+        **flatten(
+            {"method": _method(experiment), "train": _train(experiment), "data": _protocol(experiment)}
+        ),
         "data.name": dataset if dataset in BENCHMARKS else collection_name(dataset),
         "backbone.name": Path(own.name).stem if own.name.endswith(".safetensors") else own.name,
         "backbone.train_blocks": own.train_blocks,
@@ -171,5 +182,7 @@ def identity_matches(identity: Identity, told: Mapping[str, Any]) -> bool:
     held = identity.parts
     if any(held.get(key) != value for key, value in told.items()):  # most of many records end here
         return False
-    own = {key for key in held if key.startswith(("method.", "train."))} - {"train.precision"}
+    own = {key for key in held if key.startswith(("method.", "train.", "data.protocol."))} - {
+        "train.precision"
+    }
     return own <= told.keys()

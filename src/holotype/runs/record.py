@@ -123,12 +123,12 @@ class Record:
 
     identity: Identity
     scores: Scores
-    """Of the unlabelled training images after the last epoch."""
+    """Of the unlabelled training images after the last epoch; of the test images where the protocol is inductive."""
     placed: AssignedCounts | None
     """None in records of before this was counted."""
     made: RunMeta
     test: Scores | None = None
-    """Of the official test split, where the data set has one here."""
+    """Of the test split, where there is one here."""
     restarts: tuple[Restart, ...] = ()
     """Where the loss left its course and training went back, with a lower rate than the settings say from there on."""
     warnings: tuple[str, ...] = ()
@@ -200,14 +200,14 @@ def count_assigned(table: Table, prediction: Predictions) -> AssignedCounts:
     )
 
 
-def score_held_out(loop: Loop, test: Table, store: ImageStore) -> Scores:
-    """Score the official test split, which training never saw. store: its images."""
+def score_held_out(loop: Loop, test: Table, store: ImageStore) -> tuple[Scores, list[dict[str, Any]]]:
+    """Score the test split, which training never saw, as score_table does. store: its images."""
     rows = torch.from_numpy(np.flatnonzero(test.usable))
     source = FreshViews(store, loop.encoder)
     with torch.no_grad():
         placed = predict_table(loop.method, table_features(source, rows, len(test)), rows)
     source.close()
-    return score_table(test, placed)[0]
+    return score_table(test, placed)
 
 
 class Records:

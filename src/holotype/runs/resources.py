@@ -18,9 +18,10 @@ from pathlib import Path
 
 import torch
 
+from holotype.config.schema import ProtocolConfig
 from holotype.data.bursts import one_per_burst
-from holotype.data.datasets.registry import BENCHMARKS, load_benchmark
-from holotype.data.gcd_split import gcd_split, held_out
+from holotype.data.datasets.registry import BENCHMARKS, Benchmark, load_benchmark
+from holotype.data.gcd_split import as_benchmark, gcd_split, held_out, hidden, hold_out, with_known
 from holotype.data.image_store import ImageStore, SpillConfig, place_pixels
 from holotype.data.load import check_trainable, load_table
 from holotype.data.table import Table
@@ -60,21 +61,43 @@ class RunData:
 
 
 def load_data(experiment: Experiment) -> RunData:
-    """Load the table under the GCD protocol for a benchmark, or as it stands for a collection of one's own."""
+    """Load the table under the protocol for a benchmark, or as it stands for a collection of one's own."""
+    protocol, whole = experiment.protocol, None
     if experiment.dataset in BENCHMARKS:
-        benchmark = load_benchmark(experiment.dataset, Path(experiment.root) if experiment.root else None)
-        table = gcd_split(benchmark)
-        data = RunData(table, len(benchmark.known) + len(benchmark.novel), held_out(benchmark))
+        whole = load_benchmark(experiment.dataset, Path(experiment.root) if experiment.root else None)
     else:
         labels = Path(experiment.labels) if experiment.labels else None
-        data = RunData(load_table(experiment.dataset, labels), 0)
+        table = load_table(experiment.dataset, labels)
+        whole = as_benchmark(table) if protocol.draws_labels else None
+    if whole is not None:
+        data = split_data(whole, protocol)
+    else:
+        data = RunData(table, 0)
+        if protocol.test_share:
+            data.table, rows = hold_out(table, protocol.test_share, protocol.split_seed)
+            data.test = hidden(table.take(rows), table.known)
     check_trainable(data.table)
+    if protocol.inductive and not (data.test is not None and len(data.test)):
+        raise InputError(f"{experiment.dataset} has no test images to score; set protocol.test_share.")
     data.k = 0 if experiment.k == "auto" else experiment.k or data.k
     if not data.k and experiment.k != "auto":
         raise InputError(f"The number of categories of {experiment.dataset} is unknown; give --k N or auto.")
     if data.k:
         check_k(data.k, data.table, experiment.dataset)
     return data
+
+
+def split_data(benchmark: Benchmark, protocol: ProtocolConfig) -> RunData:
+    """Return labelled, unlabelled and test images of a benchmark."""
+    if protocol.known is not None:
+        benchmark = with_known(benchmark, Path(protocol.known))
+    k, test = len(benchmark.known) + len(benchmark.novel), held_out(benchmark)
+    if protocol.test_share:
+        train, rows = hold_out(benchmark.train, protocol.test_share, protocol.split_seed)
+        test = hidden(benchmark.train.take(rows), benchmark.known)
+        benchmark = dataclasses.replace(benchmark, train=train)
+    share, seed = protocol.label_share, protocol.split_seed
+    return RunData(gcd_split(benchmark, share=share, seed=seed, stratified=protocol.stratified), k, test)
 
 
 def check_k(k: int, table: Table, name: str) -> None:
@@ -173,7 +196,7 @@ def make_device(experiment: Experiment) -> Device:
 def sharing_key(experiment: Experiment) -> tuple[str, str]:
     """Return what is equal for runs that can share everything here; its first part, for those that can share images of
     the same size."""
-    data = [experiment.dataset, experiment.root, experiment.labels, experiment.k]
+    data = [experiment.dataset, experiment.root, experiment.labels, experiment.k, experiment.protocol]
     place = [experiment.store, pick_device(experiment.device), experiment.devices, experiment.memory]
     return repr([data, place]), repr([experiment.backbone, experiment.precision, experiment.train.shards])
 

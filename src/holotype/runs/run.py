@@ -177,7 +177,11 @@ def finish_run(
     context = context or RoundContext(uuid.uuid4().hex[:12], about)
     placed = place_images(loop, prediction, prepared, context, folder.path)
     scores, per_class = score_table(placed.table, placed.said)
-    test = score_held_out(loop, *prepared.held_out) if prepared.held_out is not None else None
+    test = None
+    if prepared.held_out is not None:
+        test, by_class = score_held_out(loop, *prepared.held_out)
+        if run.experiment.protocol.inductive:
+            scores, per_class, test = test, by_class, None
     terms = loop.current.step.named_sums() if hasattr(loop, "current") else ()
     signs = collapse_signs(placed.table, placed.said, placed.k, folder.path / "metrics.jsonl", terms)
     if rank() == 0:
