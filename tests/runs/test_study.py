@@ -199,3 +199,23 @@ def test_records_of_two_kinds_are_refused() -> None:
     for part in ("data.table", "backbone.digest", "train.precision"):
         with pytest.raises(InputError, match=f"row rpc of parts has records of two kinds, .* {part}; "):
             selected("rpc", [recorded("rpc", 0), recorded("rpc", 1, {part: "9"})])
+
+
+def test_a_grid_is_every_combination_of_its_values() -> None:
+    """A value with a comma is several, but where the setting itself is a list."""
+    row = study().rows["rpc"]
+    changes = {
+        "train.lr": "0.05, 0.1",
+        "train.epochs": [1, 2],
+        "method.lam": 0.3,
+        "backbone.mean": "0.5,0.5,0.5",
+    }
+    points = module.settings_grid(row, changes)
+    assert [(point["train.lr"], point["train.epochs"]) for point in points] == [
+        *(("0.05", 1), ("0.05", 2), ("0.1", 1), ("0.1", 2))
+    ]
+    assert {(point["method.lam"], point["backbone.mean"]) for point in points} == {(0.3, "0.5,0.5,0.5")}
+    ask = SweepRequest(rows=["rpc"], seeds=[0, 1], changes=[SettingChange("train.lr", "0.05,0.1,0.05")])
+    made = module.experiments(study(), ask)
+    assert [(one.train.lr, one.seed) for one in made[:4]] == [(0.05, 0), (0.05, 1), (0.1, 0), (0.1, 1)]
+    assert module.settings_grid(row, {}) == [{}]

@@ -14,7 +14,8 @@ from holotype.methods import METHODS
 from holotype.models.weights_io import CAVEAT, TEST_BACKBONES
 from holotype.runs import tables
 from holotype.runs.experiment import resolve
-from holotype.runs.record import Record, Scores
+from holotype.runs.record import Record, Records, Scores
+from holotype.runs.sweep import all_records
 from holotype.runs.tables import find_published, summarise, table_markdown
 from tests.made_study import made_identity, made_record
 
@@ -125,3 +126,33 @@ def test_progress_is_0_at_k_means_and_1_at_simgcd() -> None:
     assert not any(one.lawful for name in METHODS if (one := tables.published_progress(name, "cifar100")))
     assert tables.published_progress("dccl", "aircraft") is None
     assert tables.published_progress("rpc", "herbarium19") is None
+
+
+def test_rows_that_differ_in_a_setting_have_it_as_a_column_and_no_hash() -> None:
+    """A setting that came later counts as its default where a record does not have it."""
+    plain = record(train__lr=0.1)
+    other = record(train__lr=0.05, train__block_rate=0.5)
+    text = table_markdown(rows := summarise([plain, other, record(method="rpc")]))
+    assert tables.setting_columns(rows) == ["train.lr", "train.block_rate"]
+    header, _, *lines = text.splitlines()
+    at = [cell.strip() for cell in header.split("|")].index("train.lr")
+    cells = [[cell.strip() for cell in line.split("|")][at : at + 2] for line in lines[:2]]
+    assert sorted(cells) == [["0.05", "0.5"], ["0.1", "1.0"]]
+    assert all(row.facts["config_hash"][:8] not in text for row in rows)
+    assert {"train.lr", "train.block_rate"} <= set(
+        csv.DictReader(tables.table_csv(rows).splitlines()).fieldnames
+    )
+    assert tables.setting_columns(summarise([plain, record(method="rpc")])) == []
+    split = record(data__protocol={"label_share": 0.1}, data__table="another")
+    assert set(tables.setting_columns(summarise([plain, split]))) == {"protocol.label_share", "data.table"}
+
+
+def test_records_of_an_older_revision_are_counted_and_not_shown(tmp_path) -> None:
+    records = Records(tmp_path)
+    for one in (record(0), record(1), record(0, method__revision=0), record(0, engine=1)):
+        records.add(one)
+    sweep = all_records(records)
+    assert [row.seeds for row in sweep.rows] == [(0, 1)]
+    assert sweep.older == ("simgcd", "simgcd")
+    assert "older revision: simgcd (2)" in sweep.to_markdown()
+    assert "older revision" not in dataclasses.replace(sweep, older=()).to_markdown()

@@ -10,7 +10,9 @@ import torch
 
 from holotype.errors import InputError, Stopped
 from holotype.methods import METHODS
+from holotype.training import loop as module
 from holotype.training.checkpoint import read_checkpoint_info
+from holotype.training.progress import StopRequest, TrainingBar
 
 from .conftest import assert_equal_weights, interrupt_after, metrics, stop_and_resume, weights
 from .stubs import STUBS, TRAINED, TwoStages
@@ -110,3 +112,28 @@ def test_a_loss_that_is_no_number_ends_the_run_and_keeps_the_sound_state(world, 
     with pytest.raises(InputError, match="the loss became"):
         loop.fit()
     assert read_checkpoint_info(tmp_path) == sound
+
+
+def test_totals_count_the_steps_that_there_are(world, tmp_path, monkeypatch):
+    """Also of a method that draws two steps where the loop's sampler has three, alone, resumed and among others."""
+    bars = []
+
+    class Watched(TrainingBar):
+        def __init__(self, show, title, total):
+            super().__init__(True, title, total)
+            bars.append(self)
+
+    monkeypatch.setattr(module, "TrainingBar", Watched)
+    make = partial(world.loop, STUBS["own rows"], epochs=3)
+    loop = make()
+    assert loop.total_steps == 9
+    loop.fit()
+    assert (loop.total_steps, bars[0].plain.total, bars[0].done) == (6, 6, 6)
+    with pytest.raises(Stopped):
+        interrupt_after(make(out=tmp_path), 3).fit()
+    make(out=tmp_path).fit()
+    assert (bars[-1].plain.total, bars[-1].done, bars[-1].plain.before) == (6, 6, 3)
+    with TrainingBar(True, "2 runs", 18) as whole:
+        for name in ("a", "b"):
+            list(make().training(StopRequest(), whole.part(name)))
+        assert (whole.plain.total, whole.done) == (12, 12)

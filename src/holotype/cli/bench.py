@@ -26,6 +26,7 @@ from holotype.runs.study import (
     rows_by_dataset,
     select_records,
     selected_rows,
+    settings_grid,
 )
 from holotype.runs.tables import make_row
 
@@ -121,9 +122,10 @@ def recorded_text(plan: PlannedStudy) -> str:
     changes = changes_by_row(plan.request.changes, chosen, study)
     for dataset, row in rows_by_dataset(chosen):
         name = collection_name(dataset)
-        if found := select_records(study, row, name, every, plan.request, changes[row.name]):
-            rows.append(make_row(found, row.name if plan.labelled else row.preset))
-            records += found
+        for point in settings_grid(row, changes[row.name]):
+            if found := select_records(study, row, name, every, plan.request, point):
+                rows.append(make_row(found, row.name if plan.labelled else row.preset))
+                records += found
     if not rows:
         missing = f"There is no record of {study.name} in {plan.results}"
         raise InputError(f"{missing}; run it, or name its folder with --results.")

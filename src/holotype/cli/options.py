@@ -355,7 +355,7 @@ class BenchOptions(CodeOptions, ProgressOptions):
     """Folder in which the data sets lie."""
     set: list[Annotated[str, "WHERE:SETTING=VALUE"]] = field(default_factory=list)
     """A setting of holotype train, on top of the study's, for all runs or for those of a METHOD, a METHOD@PRESET or a
-    row of the study; repeatable, and the last one counts."""
+    row of the study; repeatable, and the last one counts. Several values, as in train.lr=0.05,0.1, are a grid."""
     cache_views: Annotated[str, "M+S"] | None = None
     """Train on a token cache of M weak and S strong views of each image, as in 16+8; such runs are never averaged with
     exact ones (default: that of the study, or off, exact mode)."""

@@ -21,6 +21,7 @@ from holotype.methods.registry import (
     allow_code,
     check_code_allowed,
     find_method,
+    is_imported,
     method_name,
     plugin_names,
 )
@@ -44,6 +45,7 @@ __all__ = [
     "allow_code",
     "check_code_allowed",
     "find_method",
+    "is_imported",
     "method_name",
     "plugin_names",
 ]

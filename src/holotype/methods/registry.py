@@ -7,6 +7,7 @@ a study may come from a stranger: `package.module:Class` there needs `allow_code
 from __future__ import annotations
 
 import importlib
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib.metadata import entry_points
@@ -96,6 +97,12 @@ def method_name(method: str | type[Method]) -> str:
     name = f"{method.__module__}:{method.__name__}"
     _CLASSES[name] = method
     return name
+
+
+def is_imported(name: str) -> bool:
+    """Return whether package.module:Class, or each part of such a composition, is here without running code."""
+    parts = [part for part in name.split("+") if ":" in part]
+    return all(part in _CLASSES or part.partition(":")[0] in sys.modules for part in parts)
 
 
 def plugin_names() -> list[str]:

@@ -20,7 +20,7 @@ from holotype.config.parse import flatten, plain_tree
 from holotype.data.datasets.registry import BENCHMARKS, read_dataset_info
 from holotype.data.load import collection_name
 from holotype.errors import InputError
-from holotype.methods import find_method
+from holotype.methods import find_method, is_imported
 from holotype.models.backbone import Backbone, expected_pool
 from holotype.models.token_cache import CacheViews
 from holotype.runs.experiment import Experiment, stages_of
@@ -67,6 +67,21 @@ class Identity:
     def name(self) -> str:
         """Names the run and the file of its record."""
         return f"{self.hash}-s{self.seed}"
+
+    @property
+    def is_current(self) -> bool:
+        """Whether a run of today would have the same engine, revision and code; True for a method that is not here."""
+        name = self.method["name"]
+        if self.engine != ENGINE:
+            return False
+        if ":" in name and not is_imported(name):
+            return True
+        try:
+            kind = find_method(name)
+        except InputError:
+            return True
+        code = kind.code_digest or None
+        return (self.method["revision"], self.method.get("code")) == (kind.revision, code)
 
     def as_dict(self) -> dict[str, Any]:
         return {"format": IDENTITY_SCHEMA.format, **dataclasses.asdict(self)}

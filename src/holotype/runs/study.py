@@ -10,15 +10,16 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import product
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, get_args, get_origin
 
 from holotype.config.parse import CastError, Constraint, Name, cast, flatten
 from holotype.data.datasets.registry import check_dataset
 from holotype.data.load import collection_name
 from holotype.errors import InputError
 from holotype.methods.registry import check_code_allowed
-from holotype.runs.experiment import Experiment, read_yaml, resolve
+from holotype.runs.experiment import Experiment, read_yaml, resolve, setting_values
 from holotype.runs.identity import identity_matches, identity_outline
 from holotype.runs.record import Record
 from holotype.runs.resources import drop_unusable_cache
@@ -204,10 +205,30 @@ def experiments(study: Study, ask: SweepRequest) -> list[Experiment]:
     changes = changes_by_row(ask.changes, rows, study)
     made = []
     for dataset, row in rows_by_dataset(rows):
-        for seed in row.seeds:
-            one = resolve_row(study, replace(row, seeds=(seed,)), dataset, ask, changes[row.name])
+        for point, seed in product(settings_grid(row, changes[row.name]), row.seeds):
+            one = resolve_row(study, replace(row, seeds=(seed,)), dataset, ask, point)
             made.append(replace(one, label=row.name if study.question else None))
     return made
+
+
+def settings_grid(row: StudyRow, changes: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return every combination of the values of the changes: 0.05,0.1 or a list is several, unless the setting itself
+    is a list."""
+    lists = [value for value in changes.values() if isinstance(value, list | tuple) or "," in str(value)]
+    if not lists:
+        return [dict(changes)]
+    hints = {key: hint for key, _, hint in setting_values(resolve(row.method, row.datasets[0], row.preset))}
+    axes = []
+    for name, value in changes.items():
+        hint = hints.get(name)
+        if tuple in [get_origin(part) for part in (hint, *get_args(hint))] or not isinstance(
+            value, str | list | tuple
+        ):
+            axes.append([value])
+        else:
+            parts = [part.strip() for part in value.split(",")] if isinstance(value, str) else list(value)
+            axes.append(list(dict.fromkeys(parts)))
+    return [dict(zip(changes, point, strict=True)) for point in product(*axes)]
 
 
 def resolve_row(

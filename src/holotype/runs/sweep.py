@@ -22,7 +22,15 @@ from holotype.runs.record import Key, Record, Records, check_agree
 from holotype.runs.resources import ResourceCache, check_fits, sharing_key
 from holotype.runs.run import Run, begin_run, finish_run, own_folder, run_experiment
 from holotype.runs.study import SettingChange, Study, SweepRequest, experiments, flags_study, read_study
-from holotype.runs.tables import Row, make_row, row_values, summarise, table_csv, table_markdown
+from holotype.runs.tables import (
+    Row,
+    make_row,
+    row_values,
+    setting_columns,
+    summarise,
+    table_csv,
+    table_markdown,
+)
 from holotype.training.interleave import train_in_turns
 from holotype.utils.atomic import write_text
 from holotype.utils.distributed import rank
@@ -42,10 +50,12 @@ class Sweep:
     rows: list[Row]
     """One for each configuration and data set, in the order in which they were asked for."""
     records: list[Record]
+    older: tuple[str, ...] = ()
+    """Methods of records that are left out, since their revision is an older one."""
 
     def to_markdown(self) -> str:
         """Return the table for people."""
-        return table_markdown(self.rows)
+        return table_markdown(self.rows, self.older)
 
     def to_csv(self) -> str:
         """Return the table for programs, numbers unrounded."""
@@ -55,7 +65,8 @@ class Sweep:
         """Return the same as a frame of pandas."""
         import pandas as pd
 
-        return pd.DataFrame([row_values(row) for row in self.rows])
+        settings = setting_columns(self.rows)
+        return pd.DataFrame([row_values(row, settings) for row in self.rows])
 
 
 def bench(
@@ -334,8 +345,10 @@ def write_tables(folder: Path, name: str, sweep: Sweep) -> str:
 
 
 def all_records(records: Records) -> Sweep:
-    """Return all records of a folder of results."""
-    found = list(records.by_key.values())
-    if not found:
+    """Return all records of a folder of results; those of an older revision are only counted."""
+    every = list(records.by_key.values())
+    if not every:
         raise InputError(f"There is no record in {records.folder}; run holotype bench, or give --results.")
-    return Sweep(summarise(found), found)
+    found = [record for record in every if record.identity.is_current]
+    older = tuple(record.identity.method["name"] for record in every if not record.identity.is_current)
+    return Sweep(summarise(found), found, older)

@@ -11,13 +11,16 @@ own, marked where they cannot be right.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, fields
 from functools import cache
 from pathlib import Path
 from statistics import mean, stdev
 from typing import Any
 
+from holotype.config.parse import value_text
+from holotype.config.schema import ProtocolConfig, TrainConfig
 from holotype.data.csv import csv_text, escape_formula
 from holotype.models.weights_io import backbone_caveat
 from holotype.runs.record import Record
@@ -93,6 +96,27 @@ def published_progress(method: str, dataset: str) -> PublishedProgress | None:
 SHOWN_FACTS = ("dataset", "method", "variant", "backbone", "train_blocks", "epochs", "mode")
 """Of the table for people."""
 SCORE_COLUMNS = ("all", "old", "new")
+IN_FACTS = (
+    "seed",
+    "data.name",
+    "method.name",
+    "train.epochs",
+    "backbone.name",
+    "backbone.train_blocks",
+    "views",
+)
+"""Parts of an identity that are facts of a row."""
+SHORT = re.compile(r"^data\.(?=protocol\.)|(?<=^method\.)settings\.")
+"""Left out of the names of settings in columns."""
+DIGESTS = ("data.table", "backbone.digest", "method.code")
+"""Parts that nobody can read, of which the first characters are shown."""
+LATER_DEFAULTS = {
+    f"{group}.{one.name}": one.metadata["before"]
+    for group, kind in (("train", TrainConfig), ("protocol", ProtocolConfig))
+    for one in fields(kind)
+    if "before" in one.metadata
+}
+"""Settings that are part of an identity only where they differ."""
 
 
 @dataclass(frozen=True)
@@ -111,6 +135,8 @@ class Row:
     hardware: tuple[str, ...]
     caveat: str
     """What must be known of the backbone; "" for most."""
+    settings: dict[str, Any] = field(default_factory=dict)
+    """All other parts of the identity by dotted name; rows that differ in one have it as a column."""
 
 
 def summarise(records: Iterable[Record]) -> list[Row]:
@@ -151,7 +177,26 @@ def make_row(records: Sequence[Record], name: str | None = None) -> Row:
         commits=tuple(sorted({record.made.commit for record in group})),
         hardware=tuple(sorted({record.made.hardware for record in group})),
         caveat=backbone_caveat(identity.backbone["digest"]),
+        settings={SHORT.sub("", key): value for key, value in identity.parts.items() if key not in IN_FACTS},
     )
+
+
+def setting_columns(rows: Sequence[Row]) -> list[str]:
+    """Return the settings in which rows differ that the facts of the table do not tell apart."""
+    alike: dict[tuple[str, ...], list[Row]] = {}
+    for row in rows:
+        alike.setdefault(tuple(str(row.facts[key]) for key in SHOWN_FACTS), []).append(row)
+    groups = [[row.settings for row in group] for group in alike.values() if len(group) > 1]
+    names = dict.fromkeys(name for group in groups for settings in group for name in settings)
+    return [
+        name for name in names if any(len({setting_text(one, name) for one in group}) > 1 for group in groups)
+    ]
+
+
+def setting_text(settings: dict[str, Any], name: str) -> str:
+    """Return a setting as a cell; one that a run of before it does not have, as its default."""
+    value = settings.get(name, LATER_DEFAULTS.get(name, ""))
+    return str(value)[:8] if name in DIGESTS else value_text(value)
 
 
 def mean_and_std(values: list[float] | None) -> str:
@@ -161,17 +206,22 @@ def mean_and_std(values: list[float] | None) -> str:
     return f"{mean(values):.1f} ± {stdev(values):.1f}" if len(values) > 1 else f"{mean(values):.1f}"
 
 
-def table_markdown(rows: Sequence[Row]) -> str:
-    """Return the table for people."""
-    scores = ["All", "Old", "New"]
-    named = [name.replace("_", " ").capitalize() for name in SHOWN_FACTS]
-    header = [*named, "n", *scores, *(f"{name} (published)" for name in scores), "Config"]
+def table_markdown(rows: Sequence[Row], older: Sequence[str] = ()) -> str:
+    """Return the table for people. older: methods of which there are records of an older revision."""
+    scores, settings = ["All", "Old", "New"], setting_columns(rows)
+    named = [name.replace("_", " ").capitalize() for name in SHOWN_FACTS] + settings
+    header = [*named, "n", *scores, *(f"{name} (published)" for name in scores)]
     lines = [_cells(header), _cells(["---"] * len(header))]
     for row in rows:
-        cells = [str(row.facts[key]) for key in SHOWN_FACTS] + [str(len(row.seeds))]
-        cells += [mean_and_std(row.scores[name]) for name in SCORE_COLUMNS] + published_cells(row.published)
-        lines.append(_cells([*cells, row.facts["config_hash"][:8]]))
-    return "\n".join([*lines, "", *footnotes(rows)]) + "\n"
+        cells = [str(row.facts[key]) for key in SHOWN_FACTS]
+        cells += [setting_text(row.settings, name) for name in settings] + [str(len(row.seeds))]
+        cells += [mean_and_std(row.scores[name]) for name in SCORE_COLUMNS]
+        lines.append(_cells([*cells, *published_cells(row.published)]))
+    notes = footnotes(rows)
+    if older:
+        counts = ", ".join(f"{name} ({older.count(name)})" for name in dict.fromkeys(older))
+        notes += ["", f"Left out are records of an older revision: {counts}."]
+    return "\n".join([*lines, "", *notes]) + "\n"
 
 
 def published_cells(published: Published | None) -> list[str]:
@@ -206,9 +256,13 @@ def _cells(cells: list[str]) -> str:
     return "| " + " | ".join(cell.replace("|", r"\|") for cell in cells) + " |"
 
 
-def row_values(row: Row) -> dict[str, Any]:
-    """Return a row for programs: column to number, unrounded, or text; None where there is nothing."""
-    found = row.facts | {"n": len(row.seeds), "seeds": " ".join(map(str, row.seeds))}
+def row_values(row: Row, settings: Sequence[str] = ()) -> dict[str, Any]:
+    """Return a row for programs: column to number, unrounded, or text; None where there is nothing.
+
+    settings: names of the columns that rows differ in.
+    """
+    found = row.facts | {name: row.settings.get(name, LATER_DEFAULTS.get(name)) for name in settings}
+    found |= {"n": len(row.seeds), "seeds": " ".join(map(str, row.seeds))}
     for name in SCORE_COLUMNS:
         values = row.scores[name] or []
         found[f"{name}_mean"] = mean(values) if values else None
@@ -220,6 +274,7 @@ def row_values(row: Row) -> dict[str, Any]:
 
 def table_csv(rows: Sequence[Row]) -> str:
     """Return the table for programs, numbers unrounded."""
-    lines = [row_values(row) for row in rows]
+    settings = setting_columns(rows)
+    lines = [row_values(row, settings) for row in rows]
     cells = [[escape_formula(v) if isinstance(v, str) else v for v in line.values()] for line in lines]
     return csv_text([*(list(line) for line in lines[:1]), *cells])

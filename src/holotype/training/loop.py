@@ -98,6 +98,8 @@ class Loop:
         self.guard = DivergenceGuard(round(config.warmup * config.epochs))
         self.rows = training_rows(table, config, self.stages)
         self.steps = self.rows.steps
+        self.stage_steps = [self.steps] * len(self.stages)
+        """Of an epoch of each stage, as far as they are known: a method that draws rows of its own may take others."""
         method.batch_size, method.steps = config.batch_size, self.steps
 
     @property
@@ -107,8 +109,8 @@ class Loop:
 
     @property
     def total_steps(self) -> int:
-        """As far as they can be known: a method that draws rows of its own may take others."""
-        return self.steps * sum(self.epochs(stage) for stage in self.stages)
+        """Of the run, as far as they are known."""
+        return sum(n * self.epochs(stage) for n, stage in zip(self.stage_steps, self.stages, strict=True))
 
     def fit(self) -> Prediction:
         """Train to the end and place every image; resumes where a state is found."""
@@ -148,11 +150,10 @@ class Loop:
         run = self.current = self._begin_stage(stage, tensors)
         bar = shared or TrainingBar(self.progress and rank() == 0, stage.name, run.epochs * self.steps)
         with nullcontext() if shared else bar:
-            within = self.position.epoch * self.steps + self.position.step
-            bar.advance_to(self.position.counter if shared else within)
-            for epoch in range(self.position.epoch, run.epochs):
+            first = self.position.epoch
+            for epoch in range(first, run.epochs):
                 self.position.epoch = epoch
-                yield from self._run_epoch(run, epoch, stop, bar)
+                yield from self._run_epoch(run, epoch, stop, bar, epoch == first)
                 self.position = Position(self.position.stage, epoch + 1, 0, self.position.counter)
             self._save(run)
 
@@ -181,12 +182,16 @@ class Loop:
     def lr(self, stage: Stage) -> float:
         return self.guard.slowed * (self.config.lr if stage.lr is None else stage.lr)
 
-    def _run_epoch(self, run: StageRun, epoch: int, stop: StopRequest, bar: TrainingBar) -> Iterator[None]:
+    def _run_epoch(
+        self, run: StageRun, epoch: int, stop: StopRequest, bar: TrainingBar, begins: bool
+    ) -> Iterator[None]:
+        """begins: whether it is the first of the stage in this process."""
         if not self.position.begun:
             self._before_epoch(run, epoch)
             self.position.begun = True
         first = self.position.step
         steps, drawn = run.batches.epoch(epoch, first)
+        self._count_steps(run, steps, bar, begins)
         self.modules.train()
         for step, batch in enumerate(drawn, start=first):
             set_rates(run.step.optimiser, self.config.warmup, Progress(epoch, run.epochs, step, steps))
@@ -206,6 +211,14 @@ class Loop:
         # before the log waits for the device, so that the next epoch begins at once
         run.batches.draw_ahead(epoch + 1)
         self._log_epoch(run, epoch, steps, bar)
+
+    def _count_steps(self, run: StageRun, steps: int, bar: TrainingBar, begins: bool) -> None:
+        """Correct the totals by the steps that an epoch has, and show how far the run is where it begins here."""
+        at = self.position
+        bar.grow(run.epochs * (steps - self.stage_steps[at.stage]))
+        self.stage_steps[at.stage] = steps
+        if begins:
+            bar.advance_to(at.counter if bar.is_shared else at.epoch * steps + at.step)
 
     def _before_epoch(self, run: StageRun, epoch: int) -> None:
         self.modules.eval()

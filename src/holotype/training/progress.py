@@ -70,7 +70,7 @@ class TrainingBar:
     """
 
     def __init__(self, show: bool, title: str, total: int) -> None:
-        self.show = show and not is_quiet()
+        self.show, self.is_shared = show and not is_quiet(), False
         self.done, self.note, self.last_reading = 0, "", 0.0
         self.plain: PlainBar | None = None
         self.live: Any = None
@@ -97,6 +97,13 @@ class TrainingBar:
             self.plain.close(always=True)
         elif self.live:
             self.live.stop()
+
+    def grow(self, steps: int) -> None:
+        """Expect so many steps more than before, or fewer."""
+        if self.plain and steps:
+            self.plain.total += steps
+        elif self.live and steps:
+            self.progress.update(self.task, total=(self.progress.tasks[0].total or 0) + steps)
 
     def part(self, name: str) -> TrainingBar:
         """Return the bar as one of several runs sees it, whose lines begin with its name."""
@@ -141,7 +148,10 @@ class _BarPart(TrainingBar):
 
     def __init__(self, whole: TrainingBar, name: str) -> None:
         super().__init__(False, name, 0)
-        self.show, self.whole, self.name = whole.show, whole, name
+        self.show, self.whole, self.name, self.is_shared = whole.show, whole, name, True
+
+    def grow(self, steps: int) -> None:
+        self.whole.grow(steps)
 
     def advance_to(self, step: int) -> None:
         more = max(step - self.done, 0)  # the second stage of a run counts on
