@@ -342,7 +342,8 @@ def head(found: MethodInfo) -> Iterator[str]:
 
 
 def works(name: str) -> Iterator[str]:
-    yield f"![Diagram of {name}: images, features, heads, losses]({name}.svg)"
+    if name in METHODS:
+        yield f"![Diagram of {name}: images, features, heads, losses]({name}.svg)"
 
 
 def computes(found: MethodInfo) -> Iterator[str]:
@@ -362,7 +363,8 @@ def settings_part(found: MethodInfo) -> Iterator[str]:
     shared: dict[str, list[str]] = {}
     rows = []
     for row in found.settings:
-        first = next(name for name in METHODS if (row.key, row.value, row.help) in settings_index(name))
+        told = (row.key, row.value, row.help)
+        first = next((name for name in METHODS if told in settings_index(name)), found.name)
         key = f"`{row.key.removeprefix('method.')}`"
         if first == found.name:
             rows.append([key, f"`{row.value}`", row.help.partition("; ")[0].rstrip(".")])

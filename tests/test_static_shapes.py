@@ -26,6 +26,7 @@ from holotype.losses import (
     pseudo_labels,
     rank_stats,
     relational,
+    self_expertise,
     sinkhorn,
     subspace,
 )
@@ -39,6 +40,7 @@ ROOMS = (
     pseudo_labels,
     rank_stats,
     relational,
+    self_expertise,
     sinkhorn,
     subspace,
 )
@@ -178,6 +180,11 @@ CALLS: list[tuple[Callable[..., Any], Callable[[], tuple[Any, ...]]]] = [
     (pseudo_labels.adaptive_targets, lambda: (floats(2, B, K), torch.rand(()))),
     (pseudo_labels.cross_view_targets, lambda: (floats(2, B, K), floats(2, B, K))),
     (pseudo_labels.prototype_separation, lambda: (floats(K, D),)),
+    (self_expertise.distances, lambda: (floats(B, D),)),
+    (self_expertise.cluster_contrast,
+     lambda: (floats(M, B, B).exp(), indices(M * B).view(M, B), mask(M * B).view(M, B))),
+    (self_expertise.apartness, lambda: (floats(B, D), torch.rand(M, B))),
+    (self_expertise.smoothed_info_nce, lambda: (floats(B, B).exp(), torch.rand(B, B), 0.5)),
     (subspace.conceptor, lambda: (floats(B, D), 2.0)),
     (subspace.subspace_energy, lambda: (floats(2, B, D), floats(D, D))),
     (subspace.squared_drift, lambda: (floats(2, B, D), floats(2, B, D), mask())),

@@ -116,7 +116,10 @@ def test_every_method_has_a_card_and_a_line_with_a_link_to_it() -> None:
     """What stands on the cards is checked by tests/experiments/test_exhibits.py."""
     entry = page("methods")
     pages = {path.stem: path.read_text(encoding="utf-8") for path in (TOP / "docs" / "methods").glob("*.md")}
-    assert set(pages) == set(METHODS)
+    assert set(pages) == {*METHODS, *WRAPPERS}
+    for name, kind in WRAPPERS.items():
+        assert kind.card is not None
+        assert pages[name].startswith(f"# {kind.card.title}\n\n<!-- table: {name}+simgcd kind=card -->\n")
     for name, kind in METHODS.items():
         assert kind.card is not None
         assert pages[name].startswith(f"# {kind.card.title}\n\n<!-- table: {name} kind=card -->\n")

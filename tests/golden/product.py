@@ -42,7 +42,7 @@ EACH, KNOWN, SIZE, DIM = 12, 2, 32, 32
 EPOCHS, BATCH, SEED = 4, 16, 5
 SETTINGS: dict[str, dict[str, Any]] = {
     "kmeans": {"n_init": 1},
-    **{name: {"proj_out": 64, "n_init": 1} for name in ("gcd", "dccl")},
+    **{name: {"proj_out": 64, "n_init": 1} for name in ("gcd", "dccl", "selex")},
     "promptcal": {"proj_out": 64, "n_init": 1, "momentum": 0.9},
     "sptnet": {"prompt_epochs": 0.5, "turn": 2},
     "debgcd": {"threshold": 0.3},

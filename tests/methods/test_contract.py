@@ -9,7 +9,7 @@ from holotype.data.samplers import keyed_generator
 from holotype.methods import METHODS, Batch, Images, Method, Progress, Task
 
 TASK = Task(n_known=3, k=6, dim=16, n_images=120, n_labelled=30, epochs=10)
-SMALL = {key: {"proj_out": 64, "n_init": 3} for key in ("gcd", "promptcal", "dccl")}
+SMALL = {key: {"proj_out": 64, "n_init": 3} for key in ("gcd", "promptcal", "dccl", "selex")}
 """Settings that only cost time here."""
 
 

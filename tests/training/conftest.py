@@ -25,7 +25,7 @@ from holotype.utils.memory import MemoryConfig
 
 N_CLASSES, PER_CLASS, N_KNOWN = 4, 12, 2
 SMALL = {
-    **{key: {"proj_out": 64, "n_init": 3} for key in ("gcd", "promptcal", "dccl")},
+    **{key: {"proj_out": 64, "n_init": 3} for key in ("gcd", "promptcal", "dccl", "selex")},
     "sptnet": {"prompt_epochs": 2.0, "turn": 2},
     "uno": {"heads": 2},
 }

@@ -27,6 +27,7 @@ from holotype.methods.promptcal import PromptCAL
 from holotype.methods.protogcd import ProtoGCD
 from holotype.methods.rpc import RPC
 from holotype.methods.rs import RS
+from holotype.methods.selex import SelEx
 from holotype.methods.simgcd import SimGCD
 from holotype.methods.sptnet import SPTNet
 from holotype.methods.uno import UNO
@@ -44,6 +45,7 @@ METHODS: dict[str, type[Method]] = {
     "protogcd": ProtoGCD,
     "debgcd": DebGCD,
     "rpc": RPC,
+    "selex": SelEx,
 }
 WRAPPERS: dict[str, type[Wrapper]] = {
     "eagc": EAGC,
