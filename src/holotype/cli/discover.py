@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from holotype.cli.common import echo
 from holotype.cli.options import DiscoverOptions
@@ -14,7 +15,7 @@ from holotype.data.table import Table
 from holotype.discovery.backbone_choice import preview_backbone
 from holotype.discovery.collection import index_images, read_collection
 from holotype.discovery.dry_run import estimate_time, exif_summary, inspect_collection, preview_plan
-from holotype.discovery.pipeline import check_table, default_folder, discover_table, find_folder
+from holotype.discovery.pipeline import check_table, default_folder, discover_table, find_folder, with_vectors
 from holotype.discovery.plan import plan_round
 from holotype.discovery.source import Source
 from holotype.embeddings.store import EmbeddingParts
@@ -31,7 +32,8 @@ MAX_LINES = 40
 
 def discover_command(options: DiscoverOptions) -> None:
     source, config, edits, progress = options.source, options.config, options.edits, options.progress
-    table = load_table(source, options.labels, unlabelled=options.unlabelled, **options.box_options)
+    how: dict[str, Any] = {"unlabelled": options.unlabelled, **options.box_options}
+    table = load_table(source, options.labels, vectors=options.features is not None, **how)
     if options.embeddings:
         EmbeddingParts(options.embeddings)  # what is wrong with the folder is said before anything else
     folder = options.out or find_folder(default_folder(source), table)
@@ -40,7 +42,12 @@ def discover_command(options: DiscoverOptions) -> None:
         return
     embeddings, unlabelled = options.embeddings, tuple(options.unlabelled)
     kept = Source.of(
-        source, labels=options.labels, embeddings=embeddings, unlabelled=unlabelled, **options.box_options
+        source,
+        labels=options.labels,
+        embeddings=embeddings,
+        unlabelled=unlabelled,
+        vectors=options.features is not None,
+        **options.box_options,
     )
     found = discover_table(
         table, config, folder, progress=progress, edits=edits, embeddings=embeddings, source=kept
@@ -55,6 +62,7 @@ def print_dry_run(table: Table, options: DiscoverOptions, folder: Path) -> None:
     seen = inspect_collection(table, config, now, progress)
     shots = exif_summary(seen.table, config, seen.shots)
     echo("\n".join((*seen.lines, *shots, *seen.unread)))
+    config = with_vectors(config, table)
     for part in (table, seen.table.take(seen.table.usable)):
         check_table(part, config, folder)
     plan = plan_round(folder, table, config, edits, now=now)

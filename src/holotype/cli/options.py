@@ -147,6 +147,9 @@ class DiscoverOptions(LabelsOptions, BoxOptions, CodeOptions, ProgressOptions):
     an address (s3://bucket/photos, gs://, abfs://, hf://datasets/...)."""
     table: Annotated[str, "FILE"] | None = None
     """The same as IMAGES, for what holotype sample wrote."""
+    features: File | None = None
+    """In place of IMAGES: a Parquet file with a column vector (a list of numbers in each row), made by any network of
+    anything; also id, path, label, group and text."""
     out: RunDir | None = None
     """Run folder (default: runs/NAME-discover)."""
     dry_run: bool = False
@@ -162,9 +165,14 @@ class DiscoverOptions(LabelsOptions, BoxOptions, CodeOptions, ProgressOptions):
     @property
     def source(self) -> str:
         """The images, however they are named."""
-        if (self.images is None) == (self.table is None):
-            raise InputError("holotype discover takes images by IMAGES or by --table, one of the two.")
-        return self.images or self.table or ""
+        given = [str(one) for one in (self.images, self.table, self.features) if one is not None]
+        if len(given) != 1:
+            raise InputError("holotype discover takes IMAGES, --table or --features, one of them.")
+        if self.features is not None and (
+            flag := "boxes" if self.boxes else self.embeddings and "embeddings"
+        ):
+            raise InputError(f"--{flag} is for images, and --features gives vectors; leave it out.")
+        return given[0]
 
 
 @dataclass(kw_only=True)

@@ -112,6 +112,8 @@ def published_pool(arch: str) -> Literal["token"] | None:
     return "token" if "dinov3" in arch.partition(".")[0] else None
 
 
+VECTOR_PREFIX = "vectors-"
+"""Begins the name of a backbone that is none: vectors-384 stands for vectors of 384 numbers."""
 AUTO, NO = "auto", "no"
 """Of `bursts`."""
 BACKBONE_FIELDS = ("arch", "image_size", "pool", "mean", "std")

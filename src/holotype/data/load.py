@@ -25,6 +25,7 @@ from holotype.data.labels import match_labels, read_csv_table, read_list, stream
 from holotype.data.paths import Paths, is_address, is_pattern, relative, scheme_of, split_query
 from holotype.data.readers.folder import read_bucket, read_folder, stream_folder
 from holotype.data.readers.parquet import holds_images, read_parquet, stream_parquet
+from holotype.data.readers.vectors import read_vectors
 from holotype.data.readers.webdataset import read_webdataset, stream_webdataset
 from holotype.data.storage import STORES, source_files
 from holotype.data.table import Table
@@ -162,6 +163,7 @@ def load_table(
     skip_missing: bool = False,
     boxes: Path | None = None,
     box_confidence: float = CONFIDENCE,
+    vectors: bool = False,
 ) -> Table:
     """Load images from a folder, a table file, Parquet files or tars of images, or an address such as s3://bucket/photos.
 
@@ -173,11 +175,16 @@ def load_table(
         skip_missing: rows of a file without an image are left out.
         boxes: MegaDetector's output or COCO annotations; then the images are the boxes.
         box_confidence: the least of a box, where a detector tells one.
+        vectors: the source is a table of feature vectors (readers/vectors.py).
 
     Returns:
         A table with a row for each image.
     """
-    table = _load_whole(str(source), labels, skip_missing, boxes is not None)
+    if vectors:
+        table = read_vectors(Path(source))
+        table = table if labels is None else _relabel(table, str(source), Path(labels), skip_missing, False)
+    else:
+        table = _load_whole(str(source), labels, skip_missing, boxes is not None)
     if boxes is not None:
         if not has_own_file(str(table.path[0])):
             raise InputError(f"--boxes takes pictures in a folder, and not those in {source}; unpack them.")

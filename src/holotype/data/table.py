@@ -22,12 +22,12 @@ from holotype.errors import InputError
 if TYPE_CHECKING:  # pandas takes half a second to import, and most commands never need a frame
     import pandas as pd
 
-COLUMNS = ("path", "label", "problem", "truth", "group", "weight")
+COLUMNS = ("path", "label", "problem", "truth", "group", "weight", "text")
 
 
 @dataclass(frozen=True, eq=False)
 class Table:
-    """N images. All columns are (N,) object arrays of str and cannot be written to."""
+    """N images. All columns but `features` are (N,) object arrays of str; none can be written to."""
 
     path: np.ndarray
     """File of the image, or "file#index" for an image inside a container."""
@@ -43,6 +43,10 @@ class Table:
     """The burst that each image is a frame of, "" = it is alone; None where there are no bursts (bursts.py)."""
     weight: np.ndarray | None = None
     """How many images of a larger collection each stands for, as text; None where it is no sample."""
+    text: np.ndarray | None = None
+    """What a report shows of each row that is no image; None where all are images."""
+    features: np.ndarray | None = None
+    """(N, D) float32 vectors that stand for the images, which nobody looks at then; None where a network looks."""
     name: str = ""
     """Name of the data set, for records."""
     root: str = ""
@@ -54,10 +58,19 @@ class Table:
             object.__setattr__(self, "problem", [""] * n)
         for name, values in self._columns().items():
             object.__setattr__(self, name, _text_column(name, values, n))
+        if self.features is not None:
+            features = np.array(self.features, dtype=np.float32)
+            features.flags.writeable = False
+            object.__setattr__(self, "features", features)
         object.__setattr__(self, "known", tuple(str(c) for c in self.known))
         self._check()
 
     def _check(self) -> None:
+        if self.features is not None and (self.features.ndim != 2 or len(self.features) != len(self.path)):
+            raise InputError(
+                f"The features have the shape {self.features.shape} where path has {len(self.path)} rows; give one "
+                "vector per row."
+            )
         if "" in self.known or len(set(self.known)) < len(self.known):
             raise InputError("The names of the known classes must differ from each other and not be empty.")
         if unknown := set(self.label) - set(self.known) - {""}:
@@ -111,6 +124,8 @@ class Table:
         if rows.size == 0:
             rows = rows.astype(np.int64)
         some = {name: values[rows] for name, values in self._columns().items()}
+        if self.features is not None:
+            some["features"] = self.features[rows]
         return replace(self, **(some if path is None else some | {"path": path}))
 
     def with_problems(self, problem: np.ndarray | Sequence[str]) -> Table:
@@ -125,7 +140,7 @@ class Table:
         return hashlib.sha256(seen.encode("ascii")).hexdigest()
 
     def to_frame(self) -> pd.DataFrame:
-        """Return a frame of path, label, problem, and of truth, group and weight where there are such."""
+        """Return a frame of path, label, problem, and of truth, group, weight and text where there are such."""
         import pandas as pd
 
         return pd.DataFrame(self._columns(), dtype=object)
@@ -136,12 +151,13 @@ class Table:
 
     @classmethod
     def from_columns(
-        cls, columns: Mapping[str, Any], *, known: Sequence[str] | None = None, name: str = "", root: str = ""
+        cls, columns: Mapping[str, Any], *, known: Sequence[str] | None = None, **facts: Any
     ) -> Table:
-        """Make a table of columns by name, None where there is none; the classes are the sorted labels unless given."""
+        """Make a table of columns by name, None where there is none; the classes are the sorted labels unless given.
+        facts: name, root and features."""
         classes = sorted(set(columns["label"]) - {""}) if known is None else known
         used = {key: columns[key] for key in COLUMNS if columns.get(key) is not None}
-        return cls(**used, known=tuple(classes), name=name, root=root)
+        return cls(**used, known=tuple(classes), **facts)
 
 
 def _text_column(name: str, values: Iterable[object], n: int) -> np.ndarray:

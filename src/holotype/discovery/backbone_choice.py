@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from holotype.config.schema import DINOV2_SIZE, BackboneConfig
 from holotype.errors import InputError
 from holotype.models.backbone import Backbone, load_backbone
+from holotype.models.vectors import vector_dim
 
 PUBLIC_BACKBONE = ("vit_base_patch14_dinov2.lvd142m", "vit_small_patch14_dinov2.lvd142m")
 """timm's names, best first; on a CPU the smaller one comes first, which takes a quarter of the time."""
@@ -32,6 +33,10 @@ def choose_backbone(config: BackboneConfig, device: str) -> BackboneChoice:
     """Load the backbone that `config` names; "auto" takes a public one from the local cache or the hub if it can."""
     if config.name != "auto":
         backbone = load_backbone(config)
+        if (dim := vector_dim(config.name)) is not None:
+            return BackboneChoice(
+                config, backbone, f"Vectors of {dim:,} numbers as they are, and no network."
+            )
         return BackboneChoice(config, backbone, f"Backbone {backbone.name}, as asked for.")
     wanted, cached = best_public_backbone(config, device)
     if wanted is not None:

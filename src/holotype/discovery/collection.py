@@ -23,6 +23,7 @@ from holotype.data.boxes import overlap, split_box
 from holotype.data.detections import box_columns
 from holotype.data.hashing import file_stamps, image_digests
 from holotype.data.paths import absolute, relative
+from holotype.data.readers.vectors import vector_digests
 from holotype.data.table import Table
 from holotype.errors import InputError
 from holotype.results.discovery import UNNAMED_PATTERN, Discovery
@@ -146,10 +147,13 @@ def read_collection(folder: Path) -> Collection | None:
 def index_images(table: Table, last: Collection | None = None, progress: bool = False) -> Collection:
     """Hash the images of a table. last: an earlier index, whose digests count where size and time are the same."""
     files = [str(path) for path in table.path]
-    paths, stamps = relative(files, table.root), file_stamps(files)
-    known = last.images if last is not None else {}
-    marks = [(known[path].stamp, known[path].digest) if path in known else None for path in paths]
-    digests = image_digests(files, stamps, marks, progress)
+    paths = relative(files, table.root)
+    if table.features is not None:
+        stamps, digests = [""] * len(table), vector_digests(table.features)
+    else:
+        stamps, known = file_stamps(files), last.images if last is not None else {}
+        marks = [(known[path].stamp, known[path].digest) if path in known else None for path in paths]
+        digests = image_digests(files, stamps, marks, progress)
     entries = (
         ImageEntry(stamp, "" if stamp.startswith("0-") else digest, str(label))
         for stamp, digest, label in zip(stamps, digests, table.label, strict=True)

@@ -211,7 +211,7 @@ def check_images_left(table: Table, given: Constraints, keys: Sequence[str], fol
     """Raise InputError where edits have left no image that another round could place. table: with their labels; what
     it does not know to be unreadable is looked at. keys: (N,) of its images."""
     left = table.path[table.usable & ~table.labelled & ~given.out(keys)]
-    if given.binds and not any(is_readable(str(path)) for path in left):
+    if given.binds and not (len(left) if table.features is not None else any(map(is_readable, left))):
         raise InputError(
             f"With the edits every usable image{f' in {table.name}' if table.name else ''} is labelled or rejected, so "
             f"that nothing is left to place until further images come; holotype report {folder} applies the edits, and "

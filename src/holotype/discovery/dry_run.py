@@ -70,6 +70,11 @@ def inspect_collection(
     table: Table, config: DiscoverConfig, images: Collection, progress: bool = False
 ) -> DryRunReport:
     """Look at every image once, small, and at the names of the classes. images: the index of the table."""
+    if table.features is not None:
+        readable, gone = with_readable_classes(table)
+        lines = [*_result(table, config, len(readable.known)), *_names(table)]
+        lines += _copies(_same_content(images, table), table, "The same vector")
+        return DryRunReport(readable, lines, _unread(table, gone), [ExifData()] * len(table))
     seen = scan_thumbnails(list(table.path), progress)
     table = table.with_problems([old or new for old, new in zip(table.problem, seen.problem, strict=True)])
     readable, gone = with_readable_classes(table)
@@ -93,7 +98,7 @@ def log_report(round: Round, table: Table) -> None:
     if round.last:
         named = round.given.called(round.table)
         lines = _result(named, config, len(named.known), round.corrected)
-        lines += [*_names(named), *_label_files(table)]
+        lines += [*_names(named), *(_label_files(table) if table.features is None else ())]
     else:
         lines = inspect_collection(round.source, config, round.images, round.progress).lines
     trainings = len(round.inputs.seeds)
@@ -286,9 +291,11 @@ def estimate_time(
     shared, steps = training_seconds(len(table), config, pace, device)
     training = shared + trainings * steps
     several = f"{trainings} trainings" if trainings > 1 else "training"
+    where = f"Time on this {'CPU' if device == 'cpu' else 'GPU'}, roughly: {format_duration(embedding + training)}"
+    if table.features is not None:
+        return f"{where} ({several}). {votes_in_words(trainings)}"
     return (
-        f"Time on this {'CPU' if device == 'cpu' else 'GPU'}, roughly: {format_duration(embedding + training)} "
-        f"(embedding {format_duration(embedding)}, {several} {format_duration(training)}), with the network "
+        f"{where} (embedding {format_duration(embedding)}, {several} {format_duration(training)}), with the network "
         f"{backbone.name} at {backbone.image_size} pixels. {votes_in_words(trainings)}"
     )
 
@@ -329,6 +336,10 @@ def measure_throughput(table: Table, backbone: Backbone, compute: Device, views:
     count, nor do passes that others who use the machine have slowed down.
     """
     rows = np.unique(np.linspace(0, len(table) - 1, IMAGES_READ).astype(int))
+    if table.features is not None:
+        encoder, tokens = Encoder(backbone, compute), torch.from_numpy(table.features[rows[:1]])
+        seconds = _learning_seconds(encoder, tokens.to(compute.device).repeat(views, 1))
+        return Throughput(0.0, 0.0, seconds / views)
     paths, side = [str(path) for path in table.path[rows]], int(backbone.image_size / CROP_FRACTION)
     started = time.monotonic()
     for _ in decode_in_order(paths, side, None, False):
@@ -339,9 +350,14 @@ def measure_throughput(table: Table, backbone: Backbone, compute: Device, views:
     images = torch.zeros(n, 3, size, size, dtype=torch.uint8, device=device)
     trunk = fastest_pass(lambda: encoder.inputs(images), device) / n
     tokens = encoder.inputs(images[:1]).repeat_interleave(views, dim=0)
+    return Throughput(reading, trunk, _learning_seconds(encoder, tokens) / views)
+
+
+def _learning_seconds(encoder: Encoder, tokens: torch.Tensor) -> float:
+    """Of a pass through tail and head, forwards and backwards."""
     with torch.random.fork_rng(devices=[]):
-        head = Projector(backbone.dim).to(device, compute.dtype)
-    return Throughput(reading, trunk, fastest_pass(lambda: learn(encoder, head, tokens), device) / views)
+        head = Projector(int(encoder.tail(tokens[:1]).shape[1])).to(encoder.device, encoder.dtype)
+    return fastest_pass(lambda: learn(encoder, head, tokens), encoder.device)
 
 
 def learn(encoder: Encoder, head: Projector, tokens: torch.Tensor) -> Sequence[torch.Tensor | None]:

@@ -49,6 +49,7 @@ from holotype.discovery.training_plan import applicable_methods, check_long_tail
 from holotype.embeddings.store import EmbeddingParts
 from holotype.errors import InputError
 from holotype.methods import find_method
+from holotype.models.vectors import vector_config
 from holotype.report import build_report
 from holotype.report.projection import add_projection
 from holotype.results.discovery import Discovery
@@ -78,14 +79,15 @@ def discover(
     skip_missing: bool = False,
     boxes: Path | str | None = None,
     box_confidence: float = CONFIDENCE,
+    vectors: bool = False,
     **settings: Any,
 ) -> Discovery:
     """Find the categories in a folder, a CSV or a Parquet file of images; the same as `holotype discover`.
 
     out: run folder. edits: file of edits. embeddings: folder that holotype embed wrote for these images,
     or for the collection that a sample (holotype sample) was drawn from. unlabelled, skip_missing, boxes,
-    box_confidence: as in load_table. settings: the flags of the command, by the same names: k, method, backbone,
-    arch, image_size, pool, mean, std, steps, sample, long_tail, bursts, seed, seeds, device.
+    box_confidence, vectors: as in load_table. settings: the flags of the command, by the same names: k, method,
+    backbone, arch, image_size, pool, mean, std, steps, sample, long_tail, bursts, seed, seeds, device.
     """
     config = parse_by_name(settings)
     table = load_table(
@@ -95,6 +97,7 @@ def discover(
         skip_missing=skip_missing,
         boxes=Path(boxes) if boxes else None,
         box_confidence=box_confidence,
+        vectors=vectors,
     )
     folder = Path(out) if out else find_folder(default_folder(images), table)
     source = Source.of(
@@ -105,6 +108,7 @@ def discover(
         unlabelled=tuple(unlabelled),
         box_confidence=box_confidence if boxes else None,
         skip_missing=skip_missing,
+        vectors=vectors,
     )
     return discover_table(
         table, config, folder, progress=progress, edits=edits, embeddings=embeddings, source=source
@@ -128,6 +132,7 @@ def discover_table(
     labels, other settings, more edits), a new round is trained.
     """
     folder, embedded = Path(folder), EmbeddingParts(Path(embeddings)) if embeddings else None
+    config = with_vectors(config, table)
     check_table(table, config, folder)
     with lock_folder(folder), running_heartbeat(folder):
         refuse_links(folder)
@@ -157,6 +162,19 @@ def discover_table(
             clear_trainings(own)
             score_round(own, plan)
         return write_round_result(folder, plan.images, progress)
+
+
+def with_vectors(config: DiscoverConfig, table: Table) -> DiscoverConfig:
+    """Return the settings with what stands for the network where the table brings vectors; InputError where a network
+    is asked for as well."""
+    if table.features is None:
+        return config
+    if config.network != DiscoverConfig().network:
+        raise InputError(
+            f"{table.name or 'The table'} brings vectors, through which no network looks; leave out --backbone and "
+            "what goes with it."
+        )
+    return config.with_network(vector_config(table.features.shape[1]))
 
 
 def write_round_result(folder: Path, now: Collection, progress: bool) -> Discovery:

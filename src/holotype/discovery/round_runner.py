@@ -74,7 +74,9 @@ def run_round(round: Round) -> None:
             source=round.embedded,
             progress=round.progress,
         )
-    shots = load_exif(round.folder, round.table, round.digests, round.progress)
+    shots = [ExifData()] * len(round.table)
+    if round.table.features is None:
+        shots = load_exif(round.folder, round.table, round.digests, round.progress)
     apply_class_labels(round, embedded)
     find_round_bursts(round, shots, embedded)
     check_images_left(round.table, round.given, round.images.keys, round.folder)
@@ -130,6 +132,8 @@ def find_round_bursts(round: Round, shots: Sequence[ExifData], embedded: Embeddi
     frames take labels from each other. shots: (N,) what the heads of the files say."""
     round.columns["digest"] = np.array(round.digests, dtype=object)
     round.columns |= exif_columns(shots) | detections.box_columns([str(path) for path in round.table.path])
+    if round.table.text is not None:
+        round.columns["text"] = round.table.text
     if round.table.weight is not None:
         round.columns["weight"] = round.table.weights
     labels = {*round.source.known, *round.images.means}  # that images came with, whatever they mean
@@ -269,6 +273,8 @@ def make_experiment(round: Round, sample: Table, k: int, method: str) -> Experim
         log.info(f"On a CPU, {method} is trained with its preset {experiment.preset}.")
     experiment.dataset = sample.name or "images"
     experiment.seed, experiment.out, experiment.progress = config.seed, str(round.own), round.progress
+    if sample.features is not None:
+        experiment.cache_views = "off"
     if round.long_tail:
         experiment.method.memax_target = "estimated"
     return experiment

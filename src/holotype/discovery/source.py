@@ -27,6 +27,8 @@ class Source:
     box_confidence: float | None = None
     skip_missing: bool = False
     embeddings: str = ""
+    vectors: bool = False
+    """`images` is a table of vectors."""
 
     @classmethod
     def of(
@@ -65,7 +67,8 @@ class Source:
         if not (os.path.isabs(self.images) or is_address(self.images)):
             raise InputError(f"{SOURCE_FILE} names no folder or address of images; {SOURCE_SCHEMA.cure}.")
         named = {"labels": self.labels, "boxes": self.boxes, "embeddings": self.embeddings}
-        words = [self.images, *(f"--{name}={place}" for name, place in named.items() if place)]
+        first = f"--features={self.images}" if self.vectors else self.images
+        words = [first, *(f"--{name}={place}" for name, place in named.items() if place)]
         words += [f"--unlabelled={name}" for name in self.unlabelled]
         if self.box_confidence is not None:
             words.append(f"--box-confidence={self.box_confidence}")

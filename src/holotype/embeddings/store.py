@@ -30,6 +30,7 @@ from holotype.data.augment import centre_crops
 from holotype.data.hashing import FileStamp, file_stamps, image_digests
 from holotype.data.image_store import CROP_FRACTION, Decoded, decode_in_order
 from holotype.data.paths import relative
+from holotype.data.readers.vectors import vector_digests
 from holotype.data.table import Table
 from holotype.embeddings import shards
 from holotype.errors import InputError
@@ -177,6 +178,8 @@ def embed_table(
     if manifest.get("root") != table.root:  # new, or the images were moved
         write_text(folder / shards.MANIFEST_FILE, dump_json({**manifest, "root": table.root}))
     paths = [str(path) for path in table.path]
+    if digest is None and table.features is not None:
+        digest = vector_digests(table.features)
     if digest is None:
         names, stamp, digest = identify_files(paths, table.root, _stored(folder, backbone.dim))
     else:
@@ -194,6 +197,12 @@ def embed_table(
             part = EmbeddingPart(*own, *(column[rows] for column in texts))
             part.write(shards.part_file(folder, max(shards.existing_parts(folder), default=-1) + 1))
 
+    if table.features is not None and groups:
+        rows = np.array(sorted(group[0] for group in groups.values()))
+        found.features[rows] = _encode_vectors(table.features[rows], encoder)
+        save(rows.tolist())
+        found.copy_to_duplicates(groups.values(), paths)
+        groups = {}
     if source is not None and groups:
         for rows in _in_batches(_copy(source, table.name, groups, found), MAX_SHARD):
             save(rows)
@@ -207,6 +216,15 @@ def embed_table(
         embed_rows(paths, encoder, backbone.image_size, batches, found, save, progress)
         found.copy_to_duplicates(groups.values(), paths)
     return found
+
+
+@torch.no_grad()
+def _encode_vectors(vectors: np.ndarray, encoder: Encoder | None) -> np.ndarray:
+    """(n, D) as they are, or as the trained encoder sees them."""
+    if encoder is None:
+        return vectors
+    parts = (torch.from_numpy(part.copy()) for part in np.array_split(vectors, 1 + len(vectors) // MAX_SHARD))
+    return torch.cat([encoder.embed(part.to(encoder.device)).float().cpu() for part in parts]).numpy()
 
 
 def _in_batches(rows: Sequence[int], each: int) -> list[np.ndarray]:

@@ -30,10 +30,12 @@ from holotype.data.hashing import file_stamps
 from holotype.data.image_files import IMAGE_EXTENSIONS
 from holotype.data.load import collection_name, stream_paths
 from holotype.data.paths import Paths, is_address, is_pattern, split_member
+from holotype.data.readers.vectors import read_vectors
 from holotype.embeddings.shards import ShardRequest, absolute_source, part_file, read_shard_paths
 from holotype.errors import InputError
 from holotype.export.folders import TargetFile, check_replaceable, new_folder
 from holotype.methods.registry import allow_code
+from holotype.models.vectors import vector_dim
 from holotype.results.calibration import interpolate
 from holotype.results.discovery import DISCOVERY_FILE, Discovery, read_features, write_csv
 from holotype.results.edits import CONFIRMED_NOTE, MOVED_NOTE, REJECTED_NOTE
@@ -259,11 +261,16 @@ def assign_images(
     if copy_to is not None:
         check_replaceable(copy_to, overwrite)
     model = load_corrected(run, load_model(run, device))
-    paths = list(image_stream(images, **source).each)
+    vectors: np.ndarray | None = None
+    if (dim := vector_dim(model.trained.backbone.name)) is not None:
+        table = read_vectors(Path(images), dim)
+        paths, vectors = [str(path) for path in table.path], table.features
+    else:
+        paths = list(image_stream(images, **source).each)
     result, targets = AssignResult(out), list[TargetFile]()
 
     def frames() -> Iterator[pd.DataFrame]:
-        for frame in assign_stream(model, paths, progress):
+        for frame in assign_stream(model, paths, progress, vectors):
             result.count(frame)
             if copy_to is not None:
                 targets.extend(_targets(frame))
@@ -293,11 +300,12 @@ def source_stem(images: str) -> str:
 
 
 def assign_stream(
-    model: CorrectedModel, paths: Sequence[str], progress: bool = False
+    model: CorrectedModel, paths: Sequence[str], progress: bool = False, vectors: np.ndarray | None = None
 ) -> Iterator[pd.DataFrame]:
-    """Yield the rows (ASSIGN_COLUMNS) of a batch of images after the other."""
-    done = 0
-    for part in model.trained.stream(paths, progress):
+    """Yield the rows (ASSIGN_COLUMNS) of a batch of images after the other. vectors: (n, D) in their place."""
+    done, trained = 0, model.trained
+    read = trained.stream(paths, progress) if vectors is None else iter([trained.read_vectors(vectors)])
+    for part in read:
         batch = paths[done : done + len(part.problem)]
         frame = model.place(part).assign(path=list(batch), problem=list(part.problem))
         yield frame[list(ASSIGN_COLUMNS)].assign(**box_columns(batch))
@@ -425,6 +433,8 @@ def assign_job(run: Path, folder: Path, device: str, *, here: str | None = None)
     refuse_links(run)
     _load_once.cache_clear()  # it may have been corrected since
     model, digest = _load_once(str(run.resolve()), here or device)
+    if vector_dim(model.trained.backbone.name) is not None:
+        raise InputError(f"{run} was made of vectors, which are placed at once; name one file with --out.")
     return AssignShard(str(run.resolve()), str(folder.resolve()), digest, device, model.trained.run_id)
 
 

@@ -28,6 +28,7 @@ from holotype.data.augment import normalise
 from holotype.data.image_store import CROP_FRACTION
 from holotype.errors import InputError
 from holotype.export.assign import CorrectedModel, load_corrected
+from holotype.models.vectors import vector_dim
 from holotype.models.zoo import licence_terms
 from holotype.runs.model_io import TrainedModel, load_model
 from holotype.runs.predict import has_logits
@@ -122,6 +123,8 @@ def export_onnx(run: Path, file: Path, *, overwrite: bool = False) -> ParityResu
     refuse_existing(file, overwrite, (".onnx",))
     trained = load_model(run, "cpu")
     name = type(trained.method).__name__
+    if vector_dim(trained.backbone.name) is not None:
+        raise InputError(f"{run} was made of vectors, and the exported model takes images; there is none.")
     if not has_logits(trained.method):
         raise InputError(f"{name} has no logits, by which an exported model would place images.")
     # before the model is cast to single precision

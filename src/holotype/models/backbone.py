@@ -32,6 +32,7 @@ from holotype.config.schema import (
 from holotype.errors import InputError
 from holotype.models.hub import load_from_hub, repository_origin
 from holotype.models.tail import Model, check_blocks, split_backbone
+from holotype.models.vectors import VectorTail, vector_dim
 from holotype.models.weights_io import (
     HUB_PREFIX,
     WeightsOrigin,
@@ -119,6 +120,8 @@ def load_backbone(config: BackboneConfig, *, fetch: bool = True) -> Backbone:
 
     fetch: without it, weights of the hub are left out, so that the network has the shape and the speed alone.
     """
+    if (dim := vector_dim(config.name)) is not None:
+        return _stand_in(config.name, dim)
     mean, std = requested_backbone(config)
     origin = _origin(config, fetch)
     check_normalisation(origin, mean)
@@ -140,6 +143,15 @@ def load_backbone(config: BackboneConfig, *, fetch: bool = True) -> Backbone:
     if fetch and config.name != "embedded" and not own_file:
         (log.warning if has_conditions(licence) else log.info)(licence_text(origin.name, licence))
     return Backbone(trunk, tail, dim, size, mean, std, origin.name, digest, origin.caveat, changes, licence)
+
+
+def _stand_in(name: str, dim: int) -> Backbone:
+    """Return what is in the place of a network where vectors are given."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        tail = VectorTail(dim)
+    digest = hashlib.sha256(name.encode()).hexdigest()
+    return Backbone(nn.Identity(), tail, dim, 1, (0.0, 0.0, 0.0), (1.0, 1.0, 1.0), name, digest, caveat="")
 
 
 def _origin(config: BackboneConfig, fetch: bool = True) -> WeightsOrigin:

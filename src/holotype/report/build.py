@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from holotype import __version__
+from holotype.config.schema import VECTOR_PREFIX
 from holotype.report.page_data import (
     ShownImages,
     nearest_images,
@@ -103,7 +104,19 @@ def _thumbs(discovery: Discovery, chosen: ShownImages, folder: Path, progress: b
     first = {path for category in discovery.categories for path in category.exemplars[:6]}
     order = np.argsort([path not in first for path in chosen.paths], kind="stable")
     paths, files = ([names[i] for i in order] for names in (chosen.paths, chosen.files))
-    return make_thumbnails(paths, files, folder, progress).take(np.argsort(order))
+    texts = card_texts(discovery, chosen.rows[order], paths)
+    return make_thumbnails(paths, files, folder, progress, texts).take(np.argsort(order))
+
+
+def card_texts(discovery: Discovery, rows: np.ndarray, paths: Sequence[str]) -> list[str] | None:
+    """Return what is shown of each row that is no image, its text or else its id; None where all are images."""
+    if not str(discovery.facts.backbone.get("name", "")).startswith(VECTOR_PREFIX):
+        return None
+    ids = [path.rpartition("#")[2] for path in paths]
+    if "text" not in discovery.images:
+        return ids
+    texts = discovery.images["text"].fillna("").to_numpy()[rows]
+    return [str(text) or id for text, id in zip(texts, ids, strict=True)]
 
 
 def unreported_data(log: Sequence[Edit], told: Sequence[Sequence[str]]) -> list[list[str]]:

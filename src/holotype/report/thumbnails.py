@@ -6,13 +6,14 @@ A sheet is a square of GRID x GRID cells of CELL pixels; a thumbnail lies in the
 from __future__ import annotations
 
 import logging
+import textwrap
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-from PIL import Image
+from PIL import Image, ImageDraw, ImageFont
 
 from holotype.data.decode import ImageProblem, encode_image, read_resized
 from holotype.data.hashing import file_stamps
@@ -29,6 +30,8 @@ CELL = 120
 GRID = 8
 QUALITY = 80
 SHEETS_MANIFEST = "thumbs.json"
+LETTERS, LINES = 18, 7
+"""Of the text on a card."""
 
 log = logging.getLogger("holotype")
 
@@ -51,10 +54,17 @@ class Thumbnails:
         return Thumbnails(self.place[rows], self.size[rows])
 
 
-def make_thumbnails(paths: Sequence[str], files: Sequence[str], folder: Path, progress: bool) -> Thumbnails:
+def make_thumbnails(
+    paths: Sequence[str],
+    files: Sequence[str],
+    folder: Path,
+    progress: bool,
+    texts: Sequence[str] | None = None,
+) -> Thumbnails:
     """Write sheets of the images at `files` into `folder`; sheets of the same, unchanged images are kept.
 
-    paths: (n,) names to recognise the images by; files: (n,) where to read them, "file" or "file#index".
+    paths: (n,) names to recognise the images by; files: (n,) where to read them, "file" or "file#index". texts: (n,)
+    what stands on the card of one that is no image.
     """
     stamps, n = file_stamps(files), len(paths)
     thumbs, unchanged = _read_manifest(folder, paths, stamps) or (
@@ -69,7 +79,7 @@ def make_thumbnails(paths: Sequence[str], files: Sequence[str], folder: Path, pr
         _write_manifest(folder, {})
         with progress_bar(f"Sheets of {GRID**2} thumbnails", len(stale), progress) as advance:
             for sheet in sorted(stale):
-                _make_sheet(sheet, thumbs, files, folder)
+                _make_sheet(sheet, thumbs, files, folder, texts)
                 advance(1)
         columns = (paths, thumbs.place.tolist(), thumbs.size.tolist(), stamps)
         rows = {path: [place, *size, stamp] for path, place, size, stamp in zip(*columns, strict=True)}
@@ -89,14 +99,18 @@ def _is_sheet(file: Path) -> bool:
     return file.is_file() and not file.is_symlink()
 
 
-def _make_sheet(number: int, thumbs: Thumbnails, files: Sequence[str], folder: Path) -> None:
+def _make_sheet(
+    number: int, thumbs: Thumbnails, files: Sequence[str], folder: Path, texts: Sequence[str] | None
+) -> None:
     """Write one sheet, and note the sizes of its thumbnails."""
     rows = np.flatnonzero(thumbs.place // GRID**2 == number).tolist()
     rows.sort(key=lambda row: files[row])  # neighbours in a Parquet file are read together
     used = -(-len(rows) // GRID)  # the last sheet ends where its images do
     sheet = Image.new("RGB", (CELL * GRID, CELL * used), (128, 128, 128))
     with ThreadPoolExecutor(min(16, cpu_count())) as pool:
-        for row, small in zip(rows, pool.map(_thumbnail, [files[row] for row in rows]), strict=True):
+        words = [None if texts is None else texts[row] for row in rows]
+        made = pool.map(_thumbnail, [files[row] for row in rows], words)
+        for row, small in zip(rows, made, strict=True):
             down, across = divmod(int(thumbs.place[row]) % GRID**2, GRID)
             thumbs.size[row] = small.size if small else 0
             if small:
@@ -104,12 +118,21 @@ def _make_sheet(number: int, thumbs: Thumbnails, files: Sequence[str], folder: P
     write_bytes(folder / sheet_name(number), encode_image(sheet, "JPEG", quality=QUALITY, optimize=True))
 
 
-def _thumbnail(file: str) -> Image.Image | None:
-    """Return the image in RGB, longer side SIDE; None where it cannot be read."""
+def _thumbnail(file: str, text: str | None = None) -> Image.Image | None:
+    """Return the image in RGB, longer side SIDE, or else a card with the text; None where there is neither."""
     try:
         return read_resized(file, SIDE, about=2 * SIDE, enlarge=True)
     except ImageProblem:
-        return None
+        return None if text is None else text_card(text)
+
+
+def text_card(text: str) -> Image.Image:
+    """Return a picture of the first lines of a text, SIDE pixels wide and high."""
+    card = Image.new("RGB", (SIDE, SIDE), (250, 250, 247))
+    lines = textwrap.wrap(" ".join(text.split()), LETTERS, max_lines=LINES, placeholder=" …")
+    font = ImageFont.load_default(11)
+    ImageDraw.Draw(card).multiline_text((5, 5), "\n".join(lines), fill=(30, 30, 30), font=font, spacing=3)
+    return card
 
 
 def _write_manifest(folder: Path, rows: Mapping[str, Sequence[object]]) -> None:

@@ -126,12 +126,12 @@ IMAGE_TABLE_COLUMNS = (
 )
 """Of the table of images. category: the name as it stands; category_id: what it was when it was found. x and y are
 NaN until a report is built."""
-OPTIONAL = ("digest", "taken", "latitude", "longitude", "camera", "group", "file", "box", "weight")
+OPTIONAL = ("digest", "taken", "latitude", "longitude", "camera", "group", "file", "box", "weight", "text")
 """Columns that are there where something is known: the digest of the content (data/hashing.py; "" where that cannot be
 read), what the heads of the files say (data/exif.py), the burst that an image is a frame of (data/bursts.py), the
-picture and the part of it that the image is (data/boxes.py), and how many images of a larger collection it stands for
-(data/labels.py)."""
-TEXTS = ("path", "label", "category", "category_id", "problem", "note", "camera", "group", "file")
+picture and the part of it that the image is (data/boxes.py), how many images of a larger collection it stands for
+(data/labels.py), and what is shown of a row that is no image."""
+TEXTS = ("path", "label", "category", "category_id", "problem", "note", "camera", "group", "file", "text")
 """Those that hold whatever users called things."""
 
 

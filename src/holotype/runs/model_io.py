@@ -134,6 +134,15 @@ class TrainedModel:
                 yield part
                 advance(len(part.problem))
 
+    @torch.no_grad()
+    def read_vectors(self, vectors: np.ndarray) -> ModelReader:
+        """Return features of vectors (n, D), for a run that was made of such."""
+        parts = torch.from_numpy(np.array(vectors, np.float32)).split(READ_BATCH)
+        features = [self.encoder.embed(part.to(self.encoder.device)).float().cpu().numpy() for part in parts]
+        problem, note = np.full((2, len(vectors)), "", dtype=object)
+        frozen = None if self.opinion is None else vectors
+        return ModelReader(np.concatenate(features), problem, note, frozen)
+
     def _read(self, paths: list[str]) -> ModelReader:
         store = ImageStore.decode(paths, self.backbone.image_size, progress=False)
         features = np.full((len(paths), self.backbone.dim), np.nan, dtype=np.float32)

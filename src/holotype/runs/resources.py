@@ -18,6 +18,7 @@ from pathlib import Path
 
 import torch
 
+from holotype.clustering.knn import nearest_neighbours
 from holotype.config.schema import ProtocolConfig
 from holotype.data.bursts import one_per_burst
 from holotype.data.datasets.registry import BENCHMARKS, Benchmark, load_benchmark
@@ -25,7 +26,9 @@ from holotype.data.gcd_split import as_benchmark, gcd_split, held_out, hidden, h
 from holotype.data.image_store import ImageStore, SpillConfig, place_pixels
 from holotype.data.load import check_trainable, load_table
 from holotype.data.table import Table
+from holotype.data.vector_store import VectorStore
 from holotype.errors import InputError
+from holotype.losses.ops import l2_normalize
 from holotype.methods import Method, Task, find_method
 from holotype.methods.base import Views
 from holotype.models.backbone import Backbone, load_backbone
@@ -46,6 +49,9 @@ AUTO_VIEWS = CacheViews(4, 2)
 VIEWS_FILE = "cache.json"
 """Names the views that a run trains on, so that a resumed run takes the same."""
 VIEWS_SCHEMA = FileSchema(1, "restore it from a copy, or choose another --out")
+
+NEIGHBOURS = 5
+"""Of a vector, from which its views are made."""
 
 log = logging.getLogger(__name__)
 
@@ -126,6 +132,12 @@ def check_fits(experiment: Experiment, data: RunData, backbone: Backbone) -> lis
     """Raise InputError where the method cannot be trained on the data, or with the network; before anything is
     computed. Returns what it has to say of its settings."""
 
+    if data.table.features is not None and not learns_from_vectors(experiment.method_name, experiment):
+        raise InputError(
+            f"{experiment.method_name} trains on images, and {data.table.name or 'the table'} holds vectors; use "
+            "rpc, uno, simgcd or another method on tokens."
+        )
+
     def build() -> list[str]:
         method = build_method(experiment, data, backbone)
         said = method.check()
@@ -134,6 +146,12 @@ def check_fits(experiment: Experiment, data: RunData, backbone: Backbone) -> lis
         return said
 
     return build_on_meta(build)
+
+
+def learns_from_vectors(method: str, experiment: Experiment) -> bool:
+    """Return whether a method needs no more of a network than features."""
+    own_encoder = find_method(method).build_encoder is not Method.build_encoder
+    return not own_encoder and all(stage.needs == "tokens" for stage in stages_of(experiment))
 
 
 def max_views(views: Sequence[Views]) -> Views | None:
@@ -222,8 +240,10 @@ class RunResources:
             self.data.k = self._count()
 
     @cached_property
-    def images(self) -> ImageStore:
+    def images(self) -> ImageStore | VectorStore:
         """Every image of the table, decoded and placed; from here on the table knows which are broken."""
+        if self.data.table.features is not None:
+            return self._vectors(self.data.table)
         store = self._decode(self.data.table)
         self.data.table = self.data.table.with_problems(store.problem)
         check_trainable(self.data.table)
@@ -247,6 +267,13 @@ class RunResources:
             for name in vars(other).keys() & {"images", "held_out"}:
                 vars(self)[name] = vars(other)[name]
 
+    def _vectors(self, table: Table) -> VectorStore:
+        assert table.features is not None
+        x = torch.from_numpy(table.features.copy()).to(self.compute.device)
+        _, neighbour = nearest_neighbours(x, min(NEIGHBOURS, len(x) - 1))
+        self.placed = f"{len(table):,} vectors of {x.shape[1]:,} numbers"
+        return VectorStore(l2_normalize(x).cpu(), neighbour.cpu(), table.problem)
+
     def _decode(self, table: Table) -> ImageStore:
         memory, choice, device = self.experiment.memory, self.experiment.store, self.compute.device
         started, folder = time.monotonic(), cache_folder(memory)
@@ -264,6 +291,7 @@ class RunResources:
         """Count the categories by the backbone as it is; the same for all methods and seeds."""
         from holotype.clustering.estimate_k import estimate_table
 
+        assert isinstance(self.images, ImageStore)  # whoever brings vectors has counted
         source = FreshViews(self.images, Encoder(self.backbone, self.compute))
         table = self.data.table
         usable = torch.from_numpy(table.usable & one_per_burst(table)).nonzero().flatten()
@@ -276,7 +304,7 @@ class RunResources:
 
     def taken(self) -> Budget:
         """Return what images, held-out ones among them, and tokens hold at this moment."""
-        held: list[TokenCache | ImageStore] = list(self._caches.values())
+        held: list[TokenCache | ImageStore | VectorStore] = list(self._caches.values())
         held += [self.images] if "images" in vars(self) else []  # decoded already
         held += [self.held_out[1]] if "held_out" in vars(self) and self.held_out is not None else []
         return Budget(*(sum(each.nbytes for each in held if each.level == level) for level in LEVELS))
@@ -335,6 +363,7 @@ class RunResources:
             del self._caches[idle]
         self._idle = []
         store = self.images  # from here on the table knows which images are broken
+        assert isinstance(store, ImageStore)  # no cache is asked for of vectors
         cache = open_cache(
             fixed or wanted,
             needs if fixed else max_views([needs, *others]) or needs,

@@ -1,4 +1,4 @@
-"""Views of a step: cut anew from the images (exact), or drawn from the token cache.
+"""Views of a step: cut anew from the images (exact), drawn from the token cache, or made of vectors.
 
 Both draw on the CPU from keyed generators, a block of steps at a time and for the whole batch, so that a
 resumed run, another device and several processes see the same views. A step then takes two turns: `fetch`
@@ -24,6 +24,7 @@ from holotype.config.schema import TrainConfig
 from holotype.data.augment import CropParams, Recipe, apply_recipe, centre_crops, draw_crops, draw_recipe
 from holotype.data.image_store import ImageStore
 from holotype.data.samplers import keyed_generator
+from holotype.data.vector_store import VectorStore
 from holotype.errors import InputError
 from holotype.methods.base import Method, Stage, Views
 from holotype.models.backbone import Backbone
@@ -184,6 +185,44 @@ class CachedViews(ViewSource):
         return self.cache.shards.owner(rows) if self.cache.shards else super().owner(rows)
 
 
+WEAK_STEP, STRONG_STEP = 0.5, 0.9
+"""Share of the way from a vector to its neighbour that a weak and a strong view go at most."""
+
+
+class VectorViews(ViewSource):
+    """Vectors in the place of images: a view is a step x + a (x_j - x) from a vector towards one of its nearest
+    neighbours, with a uniform from 0 to the step of its kind, so that it stays among the vectors that there are."""
+
+    def __init__(self, store: VectorStore, encoder: Encoder, stage: Stage | None = None) -> None:
+        super().__init__(encoder, stage, encoder.device, lambda request: request)
+        self.vectors, self.neighbour = store.vectors.to(encoder.device), store.neighbour
+
+    def draw(self, rows: Tensor, views: Views, key: Key) -> list[tuple[Tensor, ...]]:
+        """Per step the rows, the rows of the neighbours and a, each (V b,)."""
+        own, reach = local_rows(torch.arange(rows.shape[1])), [WEAK_STEP] * views.weak
+        reach += [STRONG_STEP] * views.strong
+        choice, share = [], []
+        for view, most in enumerate(reach):
+            generator = keyed_generator(*key, "vector", view)
+            choice.append(torch.randint(self.neighbour.shape[1], rows.shape, generator=generator))
+            share.append(most * torch.rand(rows.shape, generator=generator))
+        row = rows[:, None, :].expand(-1, len(reach), -1)
+        other = self.neighbour[row].gather(-1, torch.stack(choice, 1)[..., None]).squeeze(-1)
+        drawn = (part[:, :, own].flatten(1).unbind(0) for part in (row, other, torch.stack(share, 1)))
+        return list(zip(*drawn, strict=True))
+
+    def fetch(self, request: tuple[Tensor, ...]) -> dict[str, Tensor]:
+        row, other, share = (to_device(part, self.vectors.device) for part in request)
+        x = self.vectors[row]
+        return {"inputs": x + share[:, None] * (self.vectors[other] - x)}
+
+    def views(self, fetched: dict[str, Tensor]) -> Tensor:
+        return fetched["inputs"]
+
+    def centre(self, rows: Tensor) -> Tensor:
+        return self.encoder.embed(self.vectors[rows.to(self.vectors.device)], self.stage)
+
+
 class ViewSources:
     """The views of every stage of a method: out of the cache where a stage can use one, else cut anew."""
 
@@ -192,7 +231,7 @@ class ViewSources:
         config: TrainConfig,
         method: Method,
         backbone: Backbone,
-        store: ImageStore,
+        store: ImageStore | VectorStore,
         compute: Device,
         cache: TokenCache | None,
         seed: int,
@@ -207,7 +246,8 @@ class ViewSources:
                 "--train.shards deals out a token cache, and this run has none; leave it out, or name --cache-views, "
                 "such as 16+8."
             )
-        compiles = compute.device.type == "cuda" and not config.eager
+        looks = isinstance(store, ImageStore)  # vectors need no trunk
+        compiles = compute.device.type == "cuda" and not config.eager and looks
         views = max((s.views.weak + s.views.strong for s in stages), default=1)
         with torch.random.fork_rng(devices=[]):  # an encoder's first weights depend on the seed alone
             torch.manual_seed(keyed_generator(seed, "encoder").initial_seed())
@@ -221,6 +261,8 @@ class ViewSources:
             )
 
     def of(self, stage: Stage) -> ViewSource:
+        if isinstance(self.store, VectorStore):
+            return VectorViews(self.store, self.encoder, stage)
         if self.cache is None or stage.needs == "images":
             return FreshViews(self.store, self.encoder, stage)
         return CachedViews(self.cache, self.encoder, stage)
@@ -230,7 +272,8 @@ class ViewSources:
 
         epochs: of training. cached: another word for the token cache, where there is one.
         """
-        tokens = (cached or self.cache.mode) if self.cache else "exact"
+        plain = "vectors" if isinstance(self.store, VectorStore) else "exact"
+        tokens = (cached or self.cache.mode) if self.cache else plain
         modes = [("images" if s.needs == "images" else tokens, s.length(epochs)) for s in self.stages]
         parts = [(mode, sum(n for _, n in same)) for mode, same in groupby(modes, key=itemgetter(0))]
         if len(parts) > 1:

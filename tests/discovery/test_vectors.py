@@ -1,0 +1,125 @@
+"""Discoveries of vectors: the whole way, corrected and gone on with, new rows, and what is refused."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from holotype.report.build import read_data
+from holotype.results.discovery import Discovery
+from holotype.results.edits import Edit, edits_csv
+from holotype.runs.model_io import load_model
+
+DIM, EACH = 12, 20
+QUICK = ("--k", "4", "--steps", "20", "--seeds", "1", "--no-progress", "--device", "cpu")
+
+
+def write_songs(file: Path, each: int = EACH, seed: int = 0, dim: int = DIM) -> Path:
+    """Four kinds of calls as points around four centres; half of owl and jay are labelled."""
+    centre = np.random.default_rng(7).normal(size=(4, dim)) * 5
+    noise = np.random.default_rng(seed)
+    rows = [
+        {
+            "id": f"{kind}-{n}",
+            "vector": (centre[number] + noise.normal(size=dim)).tolist(),
+            "label": kind if number < 2 and n < each // 2 else "",
+            "truth": kind,
+            "text": f"a call of {kind}",
+        }
+        for number, kind in enumerate(("owl", "jay", "tit", "wren"))
+        for n in range(each)
+    ]
+    pq.write_table(pa.Table.from_pylist(rows), file)
+    return file
+
+
+@pytest.fixture
+def songs(tmp_path, monkeypatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    return write_songs(tmp_path / "songs.parquet")
+
+
+def test_the_whole_way(songs, holotype) -> None:
+    words = ("discover", "--features", songs, *QUICK, "--method", "kmeans", "--out", "run")
+    said = holotype(*words)
+    assert said.code == 0, said.err
+    found = Discovery.load(Path("run"))
+    frame = found.images.assign(truth=[p.rpartition("#")[2].partition("-")[0] for p in found.images.path])
+    assert frame.groupby("truth").category.nunique().tolist() == [1] * 4  # well parted: every kind is whole
+    assert frame.category.nunique() == 4
+    assert set(frame.text) == {f"a call of {kind}" for kind in ("owl", "jay", "tit", "wren")}
+    data = read_data(Path("run"))
+    assert min(data["thumbs"]["cell"]) >= 0  # each row has a card with its text
+    assert (
+        "network" not in holotype("discover", "--features", songs, *QUICK, "--out", "other", "--dry-run").out
+    )
+
+    tit = str(frame.category_id[frame.truth == "tit"].iloc[0])
+    image = str(frame.path[frame.truth == "tit"].iloc[0])
+    edits = [
+        Edit(found.run_id, "1", "rename", "", tit, "great tit"),
+        Edit(found.run_id, "2", "confirm", image, "", tit),
+    ]
+    Path("edits.csv").write_text(edits_csv(edits), encoding="utf-8")
+    again = holotype(*words, "--edits", "edits.csv")
+    assert again.code == 0, again.err
+    now = Discovery.load(Path("run"))
+    assert now.facts.round == 2
+    assert now.category(tit).name == "great tit"
+
+    new = write_songs(songs.with_name("new.parquet"), each=5, seed=1)
+    assert holotype("assign", "run", new).code == 0
+    placed = pd.read_csv("run/assigned/new.csv", keep_default_na=False)
+    kinds = [path.rpartition("#")[2].partition("-")[0] for path in placed.path]
+    assert [kind == "tit" for kind in kinds] == (placed.category == "great tit").tolist()
+    assert placed.fits.mean() > 0.5
+
+
+def test_a_round_goes_on_where_only_the_file_has_moved(songs, holotype) -> None:
+    words = (*QUICK, "--method", "kmeans", "--out", "run")
+    assert holotype("discover", "--features", songs, *words).code == 0
+    moved = songs.rename(songs.with_name("calls.parquet"))
+    again = holotype("discover", "--features", moved, *words)
+    assert "renamed" in again.out + again.err
+    assert Discovery.load(Path("run")).facts.round == 1
+
+
+def test_training_does_not_change_what_the_second_opinion_sees(songs, holotype) -> None:
+    assert holotype("discover", "--features", songs, *QUICK, "--out", "run").code == 0
+    x = np.array(pq.read_table(songs)["vector"].to_pylist(), dtype=np.float32)
+    read = load_model("run", "cpu").read_vectors(x)
+    assert read.frozen is not None
+    assert np.array_equal(read.frozen, x)
+    assert np.isfinite(read.features).all()
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("--method", "promptcal"), "vectors"),
+        (("--backbone", "embedded"), "--backbone"),
+        (("--boxes", "boxes.json"), "--boxes"),
+        (("photos",), "one of them"),
+    ],
+)
+def test_what_does_not_go_with_vectors_is_refused(songs, holotype, words, said) -> None:
+    refused = holotype("discover", "--features", songs, *QUICK, "--out", "run", *words)
+    assert refused.code == 2
+    assert said in refused.err
+    assert not Path("run/report.html").exists()
+
+
+def test_new_vectors_of_another_length_change_nothing(songs, holotype) -> None:
+    assert holotype("discover", "--features", songs, *QUICK, "--method", "kmeans", "--out", "run").code == 0
+    before = sorted(Path("run").rglob("*"))
+    shorter = write_songs(songs.with_name("short.parquet"), dim=DIM - 1)
+    refused = holotype("assign", "run", shorter)
+    assert refused.code == 2
+    assert f"{DIM - 1} numbers" in refused.err
+    assert sorted(Path("run").rglob("*")) == before
+    assert holotype("export", "run", "model.onnx").code == 2
