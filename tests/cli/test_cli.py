@@ -53,7 +53,12 @@ def test_help_names_every_command_flag_and_exit_code(holotype) -> None:
         assert (outcome.code, f"holotype {name}" in outcome.out) == (0, True)
     text = holotype("train", "-h").out.replace("\n", " ")
     assert all(name in text for name in (*METHODS, *BENCHMARKS))
-    assert holotype("--version").out == holotype("train", "--version").out == f"holotype {__version__}\n"
+    assert (
+        holotype("-V").out
+        == holotype("--version").out
+        == holotype("train", "--version").out
+        == f"holotype {__version__}\n"
+    )
 
 
 def test_the_page_of_commands_says_the_same() -> None:

@@ -57,8 +57,8 @@ def test_heaps_and_missing_rows_by_flag(holotype, squares_folder, tmp_path, aske
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        ("", "by IMAGES or by --table"),
-        ("{images} --table {images}", "by IMAGES or by --table"),
+        ("", "IMAGES, --table or --features"),
+        ("{images} --table {images}", "IMAGES, --table or --features"),
         ("{images} --k many", "--k must be"),
         ("{images} --steps 0", "--steps must be"),
         ("{images} --method magic", "There is no method"),

@@ -84,8 +84,8 @@ def test_root_truth_containers_and_paths_alone(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("image;label\na.png;x\n", "no column 'path' or 'file_name', only 'image', 'label'"),
-        ("path,class\na.png,x\n", "no column 'label', only 'path', 'class'"),
+        ("what;label\na.png;x\n", "no column 'path' or 'file_name', only 'what', 'label'"),
+        ("path,note\na.png,x\n", "no column 'label', only 'path', 'note'"),
         ("path,label\na.png,x,y\n", "Line 2 of .* has 3 cells where the header has 2"),
         ("path,label,label\na.png,x,y\n", "more than one column called 'label'"),
         ("path,label\na.png,x\na.png,y\n", r"more than once .* 'a.png' \(line 2: 'x', line 3: 'y'\)"),
@@ -99,7 +99,7 @@ def test_root_truth_containers_and_paths_alone(tmp_path: Path) -> None:
         ("path,label\n", "lists no image"),
         ("", "is empty"),
         ('path,label\n"a.png,x\n', "not a readable CSV"),
-        (b"path,label\na.png,Gr\xf6\xdfe\n", "not UTF-8"),
+        (b"path,label\na.png,Gr\x81\xdfe\n", "neither UTF-8"),
     ],
 )
 def test_bad_files_say_what_is_wrong(text: str | bytes, message: str, tmp_path: Path) -> None:
@@ -190,8 +190,8 @@ ODD = {
     "windows.csv": "path\ndeep\\d,e.png\n",
     "empty.csv": "path\n",
     "long.csv": "path,label\na.png,x,y\n",
-    "column.csv": "file\na.png\n",
-    "more.csv": "path,species\na.png,fox\n",
+    "column.csv": "what\na.png\n",
+    "more.csv": "path,note\na.png,fox\n",
     "nothing.csv": "",
     "address.csv": "path\ns3://bucket/a.png\n",
     "latin.csv": "path\nKäfer.png\n",
@@ -252,9 +252,37 @@ def test_paths_of_other_machines(given: str, image: str | None) -> None:
     assert meant(given) == [image]
 
 
+def test_two_rows_of_one_image_are_one_or_contradict_each_other(tmp_path) -> None:
+    touch(tmp_path, "IMG_1.png", "IMG_2.png")
+    table = read_csv_table(
+        write(tmp_path / "l.csv", "path,label\nC:\\a\\f\\IMG_1.png,owl\nIMG_1.png,owl\nIMG_2.png,\n")
+    )
+    assert (len(table), table.label[0]) == (2, "owl")
+    torn = write(tmp_path / "l.csv", "path,label\nC:\\a\\f\\IMG_1.png,owl\nIMG_1.png,jay\nIMG_2.png,\n")
+    for skip in (False, True):
+        with pytest.raises(InputError, match=r"line 2: 'owl'.*line 3: 'jay'"):
+            read_csv_table(torn, skip_missing=skip)
+
+
+def test_windows_text_and_other_names_of_the_columns(tmp_path, caplog) -> None:
+    touch(tmp_path, "1.png", "2.png")
+    for header in ("Dateiname;Klasse", "filename;species", "Image Path;Scientific Name"):
+        (tmp_path / "l.csv").write_bytes(f"{header}\r\n1.png;Bläuling\r\n2.png;\r\n".encode("cp1252"))
+        with caplog.at_level(logging.INFO, logger="holotype"):
+            assert read_csv_table(tmp_path / "l.csv").label.tolist() == ["Bläuling", ""]
+        assert "Windows" in caplog.text
+    several = write(tmp_path / "l.csv", "path,species,class\n1.png,owl,bird\n")
+    with pytest.raises(InputError, match="'species', 'class'"):
+        read_csv_table(several)
+    (tmp_path / "l.csv").write_bytes(b"path,label\n1.png,\x81\n")
+    with pytest.raises(InputError, match="neither UTF-8"):
+        read_csv_table(tmp_path / "l.csv")
+
+
 def test_an_image_that_is_listed_as_it_stands_is_no_other_one_and_quotes_and_roots() -> None:
     """old/loose.jpg is gone, and loose.jpg is not it."""
     assert meant("loose.jpg", "old/loose.jpg") == ["loose.jpg", None]
+    assert meant("loose.jpg", "/photos/old/loose.jpg") == ["loose.jpg", None]
     assert meant("a/loose.jpg", "b/loose.jpg") == [None, None]  # nobody knows which of them
     assert meant("a/loose.jpg", "A\\loose.jpg") == ["loose.jpg", "loose.jpg"]  # the same path twice
     two = ("a/X.jpg", "a/x.jpg")

@@ -66,7 +66,9 @@ def test_only_sheets_with_a_changed_image_are_made_again(tmp_path, monkeypatch):
     files, folder = paint(tmp_path, 150), tmp_path / "thumbs"  # three sheets
     first, decoded, thumbnail = make(files, folder), [], thumbnails._thumbnail
     kept = {n: (folder / sheet_name(n)).read_bytes() for n in (0, 2)}
-    monkeypatch.setattr(thumbnails, "_thumbnail", lambda file: decoded.append(file) or thumbnail(file))
+    monkeypatch.setattr(
+        thumbnails, "_thumbnail", lambda file, _=None: decoded.append(file) or thumbnail(file)
+    )
     Image.new("RGB", (20, 60), (250, 10, 10)).save(files[100])
     order = list(range(150))[::-1]  # a report lists images in another order after edits
     again = make([files[i] for i in order], folder)

@@ -9,6 +9,7 @@ import pandas as pd
 import pytest
 
 from holotype.results.describe import (
+    LIKE,
     UNSURE_SHARE,
     WORST_SHARE,
     Description,
@@ -162,6 +163,13 @@ def three(**changes) -> Description:
     }
     settings |= {"ids": ["a", "b", "new-01"], "label": ["a", "b", ""], "probability": np.ones(3)}
     return describe_categories(**{**settings, "path": ["1", "2", "3"], **changes})
+
+
+def test_what_is_like_nothing_is_called_like_nothing() -> None:
+    found = three(features=np.eye(3, 4, dtype=np.float32) + np.float32(0.02)).categories[2]
+    assert 0 < max(found.signature) < LIKE
+    assert not any(name in f"{found.words} {found.suggested}".split() for name in ("a", "b"))
+    assert found.suggested == "new 1"
 
 
 def test_small_and_odd_collections() -> None:

@@ -57,7 +57,7 @@ def test_a_carriage_return_in_a_name_begins_no_row(tmp_path):
     found = small()
     found.images["path"] = ["a\r=1+1", *found.images["path"][1:]]
     found.save(tmp_path)
-    with (tmp_path / "assignments.csv").open(encoding="utf-8", newline="") as stream:
+    with (tmp_path / "assignments.csv").open(encoding="utf-8-sig", newline="") as stream:
         rows = list(csv.reader(stream))
     assert [len(row) for row in rows] == [len(IMAGE_TABLE_COLUMNS)] * 5
     assert rows[1][0] == "a\r=1+1"

@@ -80,7 +80,7 @@ def test_a_spreadsheet_may_have_saved_it(tmp_path):
         (b"a,b\n1,2\n", "has no column 'run_id'"),
         (b"", "has no column 'run_id'"),
         (HEAD.encode() + b"\nr,t,delete,,c,v\n", "line 2: there is no action 'delete'"),
-        (b"\xff\xfe\x00", "is not UTF-8"),
+        (b"\x81\x8d\x00", "neither UTF-8"),
         (HEAD.encode() + b"\nr,t,rename,,new-01,Owl, snowy\n", "line 2, has more cells"),
         (HEAD.encode() + b"\nr,t,rename,,new-01," + b"x" * 200_000, "is not CSV"),
         (None, "is not a file"),

@@ -79,7 +79,7 @@ def test_the_file_says_what_to_ask(found, tmp_path) -> None:
     found.save(tmp_path)
     write_features(tmp_path, FEATURES)
     write_queue(tmp_path)
-    rows = list(csv.DictReader((tmp_path / QUEUE_FILE).open(encoding="utf-8")))
+    rows = list(csv.DictReader((tmp_path / QUEUE_FILE).open(encoding="utf-8-sig")))
     assert tuple(rows[0]) == QUEUE_COLUMNS
     assert [row["number"] for row in rows] == [str(i + 1) for i in range(8)]
     assert rows[0]["category"] == "'=owls"  # no spreadsheet takes it for a formula

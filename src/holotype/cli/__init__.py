@@ -144,10 +144,12 @@ def _dispatch(words: list[str], asked: set[str]) -> int:
     if {"--quiet", "--verbose"} <= asked:
         raise InputError("--quiet and --verbose contradict each other; leave out one.")
     name = words[0] if words else "--help"
-    if name in ("--help", "-h"):
+    if name in ("--help", "-h", "help"):
+        if words[1:] and words[1] in COMMANDS:
+            return run_command(words[1], ["--help"])
         print(help_text())
         return DONE
-    if "--version" in words:  # of the program, whichever command stands before it
+    if "--version" in words or name == "-V":  # of the program, whichever command stands before it
         print(f"holotype {__version__}")
         return DONE
     if name not in COMMANDS:

@@ -13,19 +13,21 @@ from holotype.utils.text import join_or
 
 def write_command(options: ResultOptions) -> None:
     chosen = [one for one in EXPORTERS if getattr(options, one.name) is not None]
-    if len(chosen) != 1:
-        names = ", ".join(_flag(one.name) for one in EXPORTERS)
-        raise InputError(f"holotype write needs one of {names}, and only one.")
-    (exporter,) = chosen
+    if not chosen:
+        raise InputError(f"holotype write needs {join_or(_flag(one.name) for one in EXPORTERS)}.")
     for name in (option.name for option in fields(ExporterOptions)):
-        if getattr(options, name) and name not in exporter.options:
+        if getattr(options, name) and not any(name in exporter.options for exporter in chosen):
             fitting = join_or(_flag(one.name) for one in EXPORTERS if name in one.options)
             raise InputError(
-                f"{_flag(name)} says nothing about {_flag(exporter.name)}; it goes with {fitting}."
+                f"{_flag(name)} says nothing about {_flag(chosen[0].name)}; it goes with {fitting}."
             )
-    out, how = getattr(options, exporter.name), {name: getattr(options, name) for name in exporter.options}
-    how |= {"overwrite": options.overwrite, "progress": options.progress}
-    echo(exporter.write(options.run, out, **how).summary(out))
+    for exporter in chosen:
+        out, how = (
+            getattr(options, exporter.name),
+            {name: getattr(options, name) for name in exporter.options},
+        )
+        how |= {"overwrite": options.overwrite, "progress": options.progress}
+        echo(exporter.write(options.run, out, **how).summary(out))
 
 
 def _flag(name: str) -> str:

@@ -37,7 +37,8 @@ def report_command(options: ReportOptions) -> None:
             new = append_edits(folder, edits)
             echo(f"{options.edits}: {kept if edits else 'there is no edit in it'}.")
         outcome = apply_log(folder)
-        echo(applied_text(outcome, new, found.facts.edits.applied))
+        if options.edits or outcome.discovery.facts.edits.applied:
+            echo(applied_text(outcome, new, found.facts.edits.applied))
         for line in (*(f"- {problem}" for problem in outcome.problems), *next_round_hint(folder, outcome)):
             echo(line)
         if (folder / QUEUE_FILE).is_file():  # answers take questions off it

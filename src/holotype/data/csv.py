@@ -7,17 +7,22 @@ from __future__ import annotations
 
 import codecs
 import csv
+import logging
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from holotype.errors import InputError
 from holotype.utils.text import suggest_path
 
+log = logging.getLogger("holotype")
+
 FORMULA = ("=", "+", "-", "@", "\t", "\r")
 """A spreadsheet takes a cell that begins like this for a formula; such a cell gets an apostrophe in front."""
 FORMULA_STARTS = (*FORMULA, "'")
 """The same in files that are read again, where an apostrophe of one's own must be told from ours."""
 SEPARATORS = (",", ";", "\t")
+WINDOWS = "cp1252"
+ENCODING_BYTES = 1 << 20
 PARQUET_BATCH = 65_536
 """Rows of a Parquet file that are read together."""
 
@@ -49,12 +54,12 @@ def read_csv_rows(file: Path) -> tuple[dict[str, list[str]], list[int]]:
 
 
 def _all_rows(file: Path) -> list[tuple[int, list[str]]]:
-    problem = None
+    problem, encoding = None, text_encoding(file)
     for strict in (True, False):
         try:
-            return list(stream_rows(file, strict))
+            return list(stream_rows(file, strict, encoding))
         except UnicodeDecodeError as error:
-            raise InputError(f"{file} is not UTF-8 text; save it as CSV UTF-8.") from error
+            raise InputError(f"{file} is neither UTF-8 nor Windows text; save it as CSV UTF-8.") from error
         except csv.Error as error:
             problem = problem or error
             if "expected after" not in str(error):  # a blank behind a quote does no harm; an open quote does
@@ -62,19 +67,36 @@ def _all_rows(file: Path) -> list[tuple[int, list[str]]]:
     raise InputError(f"{file} is not a readable CSV file: {problem}; correct it there.") from problem
 
 
-def stream_rows(file: Path, strict: bool = True) -> Iterator[tuple[int, list[str]]]:
+def text_encoding(file: Path) -> str:
+    """Return the encoding of a list: UTF-8, UTF-16 where a byte order mark says so, or else that of Windows, in which
+    the plain CSV of spreadsheets is written; this is said."""
+    if file.suffix.lower() == ".parquet":
+        return ""
+    with file.open("rb") as stream:
+        if stream.read(2) in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE):
+            return "utf-16"
+        stream.seek(0)
+        decoder = codecs.getincrementaldecoder("utf-8")()
+        try:
+            while part := stream.read(ENCODING_BYTES):
+                decoder.decode(part)
+            decoder.decode(b"", final=True)
+        except UnicodeDecodeError:
+            log.info(f"{file} is not UTF-8, and is read as Windows text ({WINDOWS}), which Excel's CSV is.")
+            return WINDOWS
+    return "utf-8-sig"
+
+
+def stream_rows(file: Path, strict: bool = True, encoding: str = "") -> Iterator[tuple[int, list[str]]]:
     """Yield the line that each row ends in and its cells, the header first; rows that are empty are left out.
 
-    UTF-8, or UTF-16 where a byte order mark says so: spreadsheets write both. Blanks around quotes are dropped, and so
-    are empty cells at the end of a row: a spreadsheet writes as many as it likes, and rows of nothing else. Raises
-    UnicodeDecodeError and csv.Error.
+    Blanks around quotes are dropped, and so are empty cells at the end of a row: a spreadsheet writes as many as it
+    likes, and rows of nothing else. Raises UnicodeDecodeError and csv.Error. encoding: by default `text_encoding`.
     """
     if file.suffix.lower() == ".parquet":
         yield from _parquet_rows(file)
         return
-    with file.open("rb") as head:
-        wide = head.read(2) in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
-    with file.open(encoding="utf-16" if wide else "utf-8-sig", newline="") as lines:
+    with file.open(encoding=encoding or text_encoding(file), newline="") as lines:
         header = next((line for line in lines if line.strip("\r\n")), "")
         lines.seek(0)
         usual = "\t" if file.suffix.lower() == ".tsv" else ","

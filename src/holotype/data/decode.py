@@ -228,7 +228,7 @@ def _decode_error(error: Exception, path: str) -> str:
         hint = f"; {package} would read it if it were installed" if package else ""
         return f"{path} is not an image of a kind that can be read{hint}."
     if isinstance(error, Image.DecompressionBombError | Image.DecompressionBombWarning):
-        return f"{path} is too large ({error}); shrink it first."
+        return f"{path} has more than {MAX_PIXELS:,} pixels; shrink it first."
     if isinstance(error, MemoryError):
         return f"{path} takes more memory than there is; shrink it first."
     if isinstance(error, OSError) and error.errno is not None:

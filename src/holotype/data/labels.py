@@ -99,6 +99,10 @@ def read_list(file: Path) -> LabelFile:
     """Return the rows as they stand; blanks and a pair of quotes around a label are dropped. A path alone has no
     label."""
     columns, line = read_csv_rows(file)
+    names = usual_names(list(columns))
+    if renamed := [f"{one!r} for {name}" for one, name in zip(columns, names, strict=True) if one != name]:
+        log.info(f"{file}: the column {' and '.join(renamed)} is taken.")
+    columns = dict(zip(names, columns.values(), strict=True))
     path = columns[path_column(file, columns)]
     if not path:
         raise InputError(f"{file} lists no image; add a line for each.")
@@ -116,6 +120,63 @@ def read_list(file: Path) -> LabelFile:
             where = listed.where(row).capitalize()
             raise InputError(f"{where} of {file} has no path; fill it in or remove the row.")
     return listed
+
+
+PATH_NAMES = (
+    *(
+        "path",
+        "file_name",
+        "filename",
+        "filepath",
+        "file_path",
+        "file",
+        "image",
+        "image_path",
+        "image_name",
+        "img",
+    ),
+    *("photo", "picture", "dateiname", "datei", "pfad", "bild", "fichier", "archivo", "foto", "bestand"),
+)
+LABEL_NAMES = (
+    *(
+        "label",
+        "labels",
+        "class",
+        "class_name",
+        "classname",
+        "category",
+        "species",
+        "taxon",
+        "scientific_name",
+    ),
+    *(
+        "scientificname",
+        "klasse",
+        "art",
+        "kategorie",
+        "taxon_name",
+        "espece",
+        "espèce",
+        "classe",
+        "especie",
+        "clase",
+    ),
+)
+"""What people call the columns of images and of labels."""
+
+
+def usual_names(names: Sequence[str]) -> list[str]:
+    """Return the names of columns with those of images and labels as they are called here, where one column of each
+    kind is there under another name, and none under the usual one."""
+    found = list(names)
+    for usual, others, taken in (
+        ("path", PATH_NAMES, ("path", "file_name")),
+        ("label", LABEL_NAMES, ("label",)),
+    ):
+        alike = [place for place, name in enumerate(names) if name.replace(" ", "_") in others]
+        if len(alike) == 1 and not set(taken) & set(names):
+            found[alike[0]] = usual
+    return found
 
 
 def path_column(file: Path, names: Collection[str]) -> str:
@@ -247,7 +308,7 @@ def _plain_paths(file: Path, base: str) -> Iterator[str]:
     """Yield absolute paths, as they stand. Raises ValueError for what is not plain."""
     rows = stream_rows(file)
     _, header = next(rows, (0, []))
-    names = column_names(file, header)
+    names = usual_names(column_names(file, header))
     column = names.index(path_column(file, names))
     for line, row in rows:
         cell = row[column] if column < len(row) <= len(header) else ""

@@ -30,6 +30,8 @@ PathParts = tuple[str, ...]
 MAX_EXAMPLES = 3
 """Rows that a sentence names; the others are counted."""
 log = logging.getLogger("holotype")
+ROOTED = re.compile(r"[A-Za-z]:[\\/]|[\\/]")
+"""What an absolute path of any system begins with."""
 DRIVE = re.compile(r"^[A-Za-z]:")
 SCHEME = re.compile(r"([a-z][a-z0-9]+)://", re.IGNORECASE)
 MEMBER_MARK = re.compile(
@@ -57,10 +59,17 @@ def find_images(
     missing = [row for row, path in enumerate(found) if path is None]
     if not missing:
         return found, []
-    free = sorted(set(others()) - set(found))
-    guesses = _match_suffix([given[row] for row in missing], free, starts[0])
-    for row, path in zip(missing, guesses, strict=True):
-        found[row] = path
+    images = set(others())
+    # below another root the same image may be named once more; else a folder that is missing is not one that is there
+    bare = {row: unquoted(given[row]) for row in missing}
+    foreign = {
+        row for row, path in bare.items() if ROOTED.match(path) and not path.startswith(str(starts[0]))
+    }
+    free = images - set(found)
+    for rows, choice in (([*foreign], images), ([row for row in missing if row not in foreign], free)):
+        guesses = _match_suffix([given[row] for row in sorted(rows)], sorted(choice), starts[0])
+        for row, path in zip(sorted(rows), guesses, strict=True):
+            found[row] = path
     return found, [row for row in missing if found[row] is not None]
 
 
@@ -156,7 +165,15 @@ def relative(paths: Iterable[str], root: str) -> list[str]:
         return list(paths)
     if is_address(root):
         return [_below(path, root) for path in paths]
-    return [path if is_address(path) else os.path.relpath(path, root).replace(os.sep, "/") for path in paths]
+    return [path if is_address(path) else _from_root(path, root) for path in paths]
+
+
+def _from_root(path: str, root: str) -> str:
+    """Return a file as seen from a folder, or as it stands on another drive."""
+    try:
+        return os.path.relpath(path, root).replace(os.sep, "/")
+    except ValueError:
+        return path
 
 
 def common_root(files: Sequence[str]) -> str:

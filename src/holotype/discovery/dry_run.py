@@ -338,7 +338,9 @@ def measure_throughput(table: Table, backbone: Backbone, compute: Device, views:
     rows = np.unique(np.linspace(0, len(table) - 1, IMAGES_READ).astype(int))
     if table.features is not None:
         encoder, tokens = Encoder(backbone, compute), torch.from_numpy(table.features[rows[:1]])
-        seconds = _learning_seconds(encoder, tokens.to(compute.device).repeat(views, 1))
+        seconds = _learning_seconds(
+            encoder, backbone.dim, tokens.to(compute.device).repeat(views, 1), compute
+        )
         return Throughput(0.0, 0.0, seconds / views)
     paths, side = [str(path) for path in table.path[rows]], int(backbone.image_size / CROP_FRACTION)
     started = time.monotonic()
@@ -350,14 +352,14 @@ def measure_throughput(table: Table, backbone: Backbone, compute: Device, views:
     images = torch.zeros(n, 3, size, size, dtype=torch.uint8, device=device)
     trunk = fastest_pass(lambda: encoder.inputs(images), device) / n
     tokens = encoder.inputs(images[:1]).repeat_interleave(views, dim=0)
-    return Throughput(reading, trunk, _learning_seconds(encoder, tokens) / views)
+    return Throughput(reading, trunk, _learning_seconds(encoder, backbone.dim, tokens, compute) / views)
 
 
-def _learning_seconds(encoder: Encoder, tokens: torch.Tensor) -> float:
+def _learning_seconds(encoder: Encoder, dim: int, tokens: torch.Tensor, compute: Device) -> float:
     """Of a pass through tail and head, forwards and backwards."""
     with torch.random.fork_rng(devices=[]):
-        head = Projector(int(encoder.tail(tokens[:1]).shape[1])).to(encoder.device, encoder.dtype)
-    return fastest_pass(lambda: learn(encoder, head, tokens), encoder.device)
+        head = Projector(dim).to(compute.device, compute.dtype)
+    return fastest_pass(lambda: learn(encoder, head, tokens), compute.device)
 
 
 def learn(encoder: Encoder, head: Projector, tokens: torch.Tensor) -> Sequence[torch.Tensor | None]:

@@ -163,8 +163,7 @@ def embed_table(
 ) -> Embeddings:
     """Embed the centre crop of every image of `table`; what `folder` holds of the same content is read instead.
 
-    Few images are in memory at a time. Images that cannot be read are tried again each time: a repair of their
-    permissions changes no content. Ctrl-C raises Stopped; the same call goes on.
+    Images that cannot be read are tried again each time. Ctrl-C raises Stopped; the same call goes on.
 
     Args:
         digest: (N,) of the contents (data/hashing.py), "" where there is none; by default of the files as they are.
@@ -177,9 +176,9 @@ def embed_table(
     shards.check_manifest(folder, manifest, facts)
     if manifest.get("root") != table.root:  # new, or the images were moved
         write_text(folder / shards.MANIFEST_FILE, dump_json({**manifest, "root": table.root}))
+    if table.features is not None:
+        return _store_vectors(table, table.features, folder, digest, encoder)
     paths = [str(path) for path in table.path]
-    if digest is None and table.features is not None:
-        digest = vector_digests(table.features)
     if digest is None:
         names, stamp, digest = identify_files(paths, table.root, _stored(folder, backbone.dim))
     else:
@@ -197,12 +196,6 @@ def embed_table(
             part = EmbeddingPart(*own, *(column[rows] for column in texts))
             part.write(shards.part_file(folder, max(shards.existing_parts(folder), default=-1) + 1))
 
-    if table.features is not None and groups:
-        rows = np.array(sorted(group[0] for group in groups.values()))
-        found.features[rows] = _encode_vectors(table.features[rows], encoder)
-        save(rows.tolist())
-        found.copy_to_duplicates(groups.values(), paths)
-        groups = {}
     if source is not None and groups:
         for rows in _in_batches(_copy(source, table.name, groups, found), MAX_SHARD):
             save(rows)
@@ -215,6 +208,23 @@ def embed_table(
         encoder = encoder or Encoder(backbone, compute)
         embed_rows(paths, encoder, backbone.image_size, batches, found, save, progress)
         found.copy_to_duplicates(groups.values(), paths)
+    return found
+
+
+def _store_vectors(
+    table: Table, vectors: np.ndarray, folder: Path, digest: Sequence[str] | None, encoder: Encoder | None
+) -> Embeddings:
+    """Return vectors (N, D) in the place of features, and add to the folder what it does not hold."""
+    digest = digest or vector_digests(vectors)
+    found = Embeddings.blank(len(table), vectors.shape[1])
+    found.features[:] = _encode_vectors(vectors, encoder)
+    stored = {one for part in _stored(folder, vectors.shape[1]) for one in part.digest}
+    if rows := [group[0] for key, group in group_by_content(digest).items() if key not in stored]:
+        names = relative([str(path) for path in table.path], table.root)
+        digests, paths, stamps = (np.array(c, dtype=object)[rows] for c in (digest, names, [""] * len(names)))
+        own = found.features[rows], found.problem[rows], found.note[rows]
+        part = EmbeddingPart(*own, digests, paths, stamps)
+        part.write(shards.part_file(folder, max(shards.existing_parts(folder), default=-1) + 1))
     return found
 
 

@@ -332,7 +332,7 @@ def image_stream(source: Path | str, *, boxes: Path | None = None, **how: Any) -
 
 
 def _write_csv(file: Path, frames: Iterator[pd.DataFrame]) -> None:
-    with file.open("w", encoding="utf-8", newline="") as stream:
+    with file.open("w", encoding="utf-8-sig", newline="") as stream:
         for number, frame in enumerate(frames):
             texts = ("path", "category", "category_id", "problem", "file")
             write_csv(frame, texts, stream, header=number == 0)

@@ -70,6 +70,10 @@ def calibrate(
         taught = opinion.taught
         share = largest_share(opinion.unit(taught), placed[taught], target[taught], k)
     probability = opinion.own(trust, votes) * np.append(share, np.nan)[placed]
+    # nothing was seen of a category but the image that is asked about
+    probability[np.append(np.bincount(opinion.once(placed) + 1, minlength=k + 1)[1:], 0)[placed] == 1] = (
+        np.nan
+    )
     return CalibratedScores(probability, n if told else 0, calibration_text(n, told), opinion)
 
 

@@ -63,7 +63,9 @@ def relation_text(signature: np.ndarray, known: Sequence[str], usual: np.ndarray
     first, last = order[0], order[-1]
     # rounded, so that nobody reads of a closeness of -0.00
     values = np.round(signature, 2) + 0.0
-    if values[first] <= max(usual[first], LIKE):
+    if values[first] < LIKE:
+        return "like none of the known classes"
+    if values[first] <= usual[first]:
         close = [first]
         text = f"like no known class in particular; nearest {known[first]} {values[first]:.2f}"
     else:
@@ -132,7 +134,7 @@ def suggest_names(categories: Sequence[Category], known: Sequence[str]) -> list[
             names.append(category.name)
             continue
         values = np.nan_to_num(np.array(category.signature), nan=-np.inf)
-        near = known[int(values.argmax())] if np.isfinite(values).any() else ""
+        near = known[int(values.argmax())] if values.max(initial=-np.inf) >= LIKE else ""
         count[near] = count.get(near, 0) + 1
         names.append(f"near {near}, new {count[near]}" if near else f"new {count[near]}")
     return names

@@ -142,12 +142,19 @@ def safe_cell(text: str) -> str:
 
 def write_csv(frame: pd.DataFrame, texts: Sequence[str], to: Path | TextIO, *, header: bool = True) -> None:
     """The frame as a CSV file, with safe cells in the columns `texts`, which hold whatever users called things; those
-    that it lacks are passed over."""
+    that it lacks are passed over. A file begins with a byte order mark, by which spreadsheets know its accents."""
     there = [name for name in texts if name in frame.columns]
     safe = frame.assign(**{name: [safe_cell(cell) for cell in frame[name]] for name in there})
     # before Python 3.13 a lone carriage return was left bare, and what follows it would begin a row
     odd = any("\r" in cell for name in there for cell in safe[name])
-    safe.to_csv(to, index=False, header=header, quoting=csv.QUOTE_NONNUMERIC if odd else csv.QUOTE_MINIMAL)
+    encoding = "utf-8-sig" if isinstance(to, Path) else None
+    safe.to_csv(
+        to,
+        index=False,
+        header=header,
+        encoding=encoding,
+        quoting=csv.QUOTE_NONNUMERIC if odd else csv.QUOTE_MINIMAL,
+    )
 
 
 @dataclass

@@ -32,7 +32,7 @@ from pathlib import Path
 
 import numpy as np
 
-from holotype.data.csv import csv_text, escape_formula, unescape_formula
+from holotype.data.csv import WINDOWS, csv_text, escape_formula, unescape_formula
 from holotype.errors import InputError
 from holotype.results.describe import rename_in_texts, renamed_note
 from holotype.results.discovery import Category, Discovery
@@ -97,8 +97,11 @@ def read_edits(path: Path | str) -> list[Edit]:
 def _parse_edits(content: bytes, path: Path) -> list[Edit]:
     try:
         text = content.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise InputError(f"{path} is not UTF-8 text; save it as CSV UTF-8.") from error
+    except UnicodeDecodeError:
+        try:
+            text = content.decode(WINDOWS)
+        except UnicodeDecodeError as error:
+            raise InputError(f"{path} is neither UTF-8 nor Windows text; save it as CSV UTF-8.") from error
     rows = csv.DictReader(io.StringIO(text, newline=""), restkey=SURPLUS, delimiter=_delimiter(text))
     missing = [name for name in EDIT_COLUMNS if name not in (rows.fieldnames or ())]
     if missing:
