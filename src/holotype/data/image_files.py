@@ -45,7 +45,7 @@ def decoders() -> tuple[str, ...]:
 
 def install_hint(name: str) -> str:
     """Return what would read a file of this name; "" where nothing is known that would, or where it is there."""
-    return "pillow-heif" if name.lower().endswith(HEIF) and not HAS_HEIF else ""
+    return "pillow-heif>=1.3" if name.lower().endswith(HEIF) and not HAS_HEIF else ""
 
 
 def no_image(where: object, what: str = "files") -> InputError:

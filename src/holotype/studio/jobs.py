@@ -30,6 +30,8 @@ SETTINGS = ("k", "method", "steps", "sample", "long_tail", "bursts", "seed", "se
 MAX_POINTS = 200
 MAX_LINES = 12
 """Of the log that the page shows."""
+KILLED = 9
+"""The signal that no process can refuse; Windows has no name for it."""
 PATIENCE = 60.0
 """Seconds that a job has to save its state when the studio closes."""
 
@@ -292,7 +294,7 @@ class JobRunner:
 
 def _ending(code: int) -> list[str]:
     """What a code says that the child itself could not."""
-    if code == -signal.SIGKILL or code == 128 + signal.SIGKILL:
+    if code in (-KILLED, 128 + KILLED):
         return [
             "The job was killed, often because memory ran out; start it again to go on from what was saved."
         ]

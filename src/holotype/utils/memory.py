@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import contextlib
 import math
-import os
 import re
 import shutil
 import tempfile
@@ -16,6 +15,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
+
+import platformdirs
+import psutil
 
 from holotype.config.parse import Gigabytes
 from holotype.errors import InputError
@@ -41,8 +43,6 @@ MOST_HOST = 0.9
 """Nothing takes more than this share of what is free, whatever is asked for."""
 DEFAULT_DISK = 20 * GB
 """Default of `MemoryConfig.disk_gb`."""
-UNKNOWN_HOST = 4 * GB
-"""Available host memory where the system does not tell."""
 CGROUP_FILES = {
     "": ("memory.max", "memory.current", "inactive_file"),
     "memory": ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"),
@@ -121,13 +121,8 @@ def cache_folder(config: MemoryConfig) -> Path:
     """Return the folder for memory-mapped images and token caches; it need not exist yet."""
     if config.cache_dir is not None:
         return Path(config.cache_dir).expanduser()
-    named = os.environ.get("XDG_CACHE_HOME", "")
-    if os.path.isabs(named):  # the rule of that variable: a relative path is to be ignored
-        return Path(named) / "holotype"
-    try:
-        return Path.home() / ".cache" / "holotype"
-    except RuntimeError:  # an account without a home
-        return Path(tempfile.gettempdir()) / "holotype"
+    folder = Path(platformdirs.user_cache_dir("holotype", appauthor=False))
+    return folder if folder.is_absolute() else Path(tempfile.gettempdir()) / "holotype"  # without a home
 
 
 def _device_memory(device: torch.device) -> tuple[int, int]:
@@ -167,18 +162,8 @@ def _free_disk(folder: Path) -> int:
 
 def available_memory(root: Path = Path("/")) -> int:
     """Return bytes of host memory that a process can take without anything being swapped out or killed."""
-    known = [n for n in (_meminfo(root), *_cgroups(root)) if n is not None]
-    return max(0, min(known, default=UNKNOWN_HOST))
-
-
-def _meminfo(root: Path) -> int | None:
-    """Return MemAvailable of Linux; elsewhere half of the memory that is built in."""
-    if found := re.search(r"MemAvailable:\s+(\d+)", _read(root / "proc/meminfo")):
-        return int(found[1]) * 1024
-    try:
-        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2
-    except (AttributeError, ValueError, OSError):
-        return None
+    limits = [left for left in _cgroups(root) if left is not None]
+    return max(0, min([psutil.virtual_memory().available, *limits]))
 
 
 def _cgroups(root: Path) -> Iterator[int | None]:
