@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from holotype.results.discovery import Discovery as Discovery
     from holotype.results.review_queue import Question as Question
     from holotype.results.review_queue import questions as questions
+    from holotype.runs.compare import Comparison as Comparison
+    from holotype.runs.compare import compare as compare
     from holotype.runs.experiment import Experiment as Experiment
     from holotype.runs.experiment import default_experiment as default_experiment
     from holotype.runs.experiment import resolve as resolve
@@ -52,6 +54,7 @@ _MODULES = {
     "methods": ("METHODS", "Batch", "Method", "Stage", "Task", "Views"),
     "runs.sweep": ("Sweep", "bench"),
     "runs.experiment": ("Experiment", "default_experiment", "resolve"),
+    "runs.compare": ("Comparison", "compare"),
     "runs.run_result": ("RunResult", "load"),
     "runs.record": ("Record",),
     "training.callbacks": ("Callback",),

@@ -52,6 +52,9 @@ COMMANDS = {
     "status": "show the progress of a run, a sweep or a discovery, also after a crash",
     "train": "train one method on one data set and score it",
     "bench": "compare methods on data sets over seeds, in one table",
+    "compare": "compare runs of two settings: pairs, intervals, classes",
+    "plot": "draw curves, scores over seeds and confusion of runs",
+    "features": "write the trained features of a run as a table",
     "methods": "list the methods, or explain one of them",
     "backbones": "list backbones for each kind of image, with size, licence and speed",
     "data": "list the benchmarks, or check that a copy is complete",
@@ -60,7 +63,9 @@ COMMANDS = {
     "completion": "print a script that completes commands and flags in bash, zsh or fish",
 }
 """Name and one line of help."""
-MODULES = {"sample": "embed", "write": "export"} | dict.fromkeys(("methods", "backbones", "data"), "info")
+MODULES = {"sample": "embed", "write": "export", "plot": "compare", "features": "compare"} | dict.fromkeys(
+    ("methods", "backbones", "data"), "info"
+)
 """Where the code of a command lies, if not in the module of its name."""
 
 AT_ONCE = "Stopped at once; the same command continues from what was saved, if anything was."

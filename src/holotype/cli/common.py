@@ -188,6 +188,8 @@ class Parser(argparse.ArgumentParser):
             settings["default"] = option.default
         if option.positional and option.default is not dataclasses.MISSING:
             settings["nargs"] = "*" if several else "?"
+        elif option.positional and several:
+            settings["nargs"] = "+"
         elif origin is list:
             settings["action"] = "append"
         elif several:

@@ -327,6 +327,39 @@ class StatusOptions:
     scores; what is not known is null or empty."""
 
 
+@dataclass(kw_only=True)
+class CompareOptions:
+    """Compare finished runs of two settings: All, Old and New in pairs of equal seeds with 95 % intervals, the classes
+    that gain or lose most, and how many images both place alike."""
+
+    runs: list[RunDir]
+    """Folders of runs, those of the first settings first; several seeds of each, as runs/a-s0 runs/a-s1 runs/b-s0
+    runs/b-s1."""
+
+
+@dataclass(kw_only=True)
+class PlotOptions:
+    """Draw finished runs: losses and scores by epoch, scores over seeds, and of one run the confusion of classes and
+    categories. Needs the extra figures."""
+
+    runs: list[RunDir]
+    """Folders of runs."""
+    out: File | None = None
+    """File to write, .png, .pdf or .svg (default: plot.png, in the folder of the run if there is one)."""
+
+
+@dataclass(kw_only=True)
+class FeaturesOptions(CodeOptions):
+    """Write the trained features of every image of a run as a table: path, label, category, probability and vector."""
+
+    run: RunDir
+    """Folder of a run."""
+    logits: bool = False
+    """Write the logits of the method as well."""
+    out: File | None = None
+    """Parquet file to write (default: features.parquet in the folder of the run)."""
+
+
 @dataclass
 class TrainOptions(CodeOptions, ProgressOptions):
     """Train one method on one data set and score it. Every other flag --NAME VALUE is a setting."""
