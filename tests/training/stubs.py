@@ -227,5 +227,5 @@ STUBS = {
 }
 LEARNING = [name for name in METHODS if stages_of(default_experiment(name, "images"))]
 """Methods of the package that train; the others only cluster."""
-COMPOSED = ("eagc+rpc", "eagc+selex", "bia+simgcd")
+COMPOSED = ("eagc+rpc", "eagc+selex", "bia+simgcd", "hyp+rpc")
 TRAINED = {**{name: name for name in (*LEARNING, *COMPOSED)}, **STUBS}

@@ -22,6 +22,7 @@ from holotype.methods.dccl import DCCL
 from holotype.methods.debgcd import DebGCD
 from holotype.methods.eagc import EAGC
 from holotype.methods.gcd import GCD
+from holotype.methods.hyp import Hyp
 from holotype.methods.kmeans import KMeans
 from holotype.methods.promptcal import PromptCAL
 from holotype.methods.protogcd import ProtoGCD
@@ -50,6 +51,7 @@ METHODS: dict[str, type[Method]] = {
 WRAPPERS: dict[str, type[Wrapper]] = {
     "eagc": EAGC,
     "bia": BIA,
+    "hyp": Hyp,
 }
 """What stands in front of a method, in the order of names: eagc+bia+rpc."""
 _CLASSES: dict[str, type[Method]] = {}

@@ -107,13 +107,18 @@ class SimGCD(Method):
     def baseline(self, z: Tensor, q: Tensor, batch: Batch, now: Now) -> dict[str, Tensor]:
         """The five weighted terms. z: (2, B, 256) projections, q: (2, B, K) cosines, of the two weak views."""
         c = self.config
+        con_u, con_s = self.contrast(z, batch, now)
         return {
             "cls_u": (1 - c.lam) * self_distillation(q, now["teacher_temp"], c.tau),
             "me": (1 - c.lam) * c.memax_weight * self.balance(q, now),
             "cls_s": c.lam * supervised_cross_entropy(q, batch.label, batch.labelled, c.tau),
-            "con_u": (1 - c.lam) * info_nce(z, TAU_U),
-            "con_s": c.lam * sup_con(z, batch.label, batch.labelled, TAU_S),
+            "con_u": (1 - c.lam) * con_u,
+            "con_s": c.lam * con_s,
         }
+
+    def contrast(self, z: Tensor, batch: Batch, now: Now) -> tuple[Tensor, Tensor]:
+        """L_con_u and L_con_s of the two weak views. z: (2, B, 256) projections."""
+        return info_nce(z, TAU_U), sup_con(z, batch.label, batch.labelled, TAU_S)
 
     def balance(self, q: Tensor, now: Now) -> Tensor:
         """L_me against the target that is set; the running mean of sharpened predictions takes this batch in."""
