@@ -21,11 +21,11 @@ demo: $(READY)  ## discover the categories of the embedded sample, and score the
 
 # A process that breaks down ends the run, and is told: pytest-xdist 3.8 waits for ever after it has replaced one.
 PYTEST := -m pytest -n 2 --dist loadfile --max-worker-restart 0
-test: $(READY)  ## the whole test suite, without clusters
-	$(BIN)/python $(PYTEST) -m 'not ray'
+test: $(READY)  ## the whole test suite, without clusters and trackers
+	$(BIN)/python $(PYTEST) -m 'not ray and not trackers'
 
-test-integrations: $(READY)  ## tests on a Ray cluster of this machine
-	$(BIN)/python $(PYTEST) -m ray
+test-integrations: $(READY)  ## tests on a Ray cluster of this machine, and with trackers, offline
+	$(BIN)/python $(PYTEST) -m 'ray or trackers'
 
 # By hand, before a release. The environments of the first two are kept for the next time.
 test-newest: VERSIONS = --upgrade --upgrade-strategy eager

@@ -77,7 +77,7 @@ def plan_studies(options: BenchOptions) -> list[PlannedStudy]:
         rows = None if options.rows is None else _list(options.rows)
         changes = [read_change(entry, list(study.rows) if label else []) for entry in options.set]
         views, root = options.cache_views, options.root
-        request = SweepRequest(rows, seeds, changes, views, root, options.progress)
+        request = SweepRequest(rows, seeds, changes, views, root, options.progress, options.log)
         out = options.out / study.name if options.out and len(studies) > 1 else options.out
         results = options.results or sweep.default_results(study)
         planned.append(PlannedStudy(study, request, results, out or sweep.default_out(study), label))

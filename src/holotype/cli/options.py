@@ -400,6 +400,8 @@ class BenchOptions(CodeOptions, ProgressOptions):
     cache_views: Annotated[str, "M+S"] | None = None
     """Train on a token cache of M weak and S strong views of each image, as in 16+8; such runs are never averaged with
     exact ones (default: that of the study, or off, exact mode)."""
+    log: Annotated[str, "T,T"] | None = None
+    """Trackers that losses and scores go to as well: tensorboard, wandb."""
     parallel: Annotated[Count, "R"] = 1
     """Train R runs at once, where they share data set, backbone, device, precision and store."""
     results: Dir | None = None

@@ -82,6 +82,9 @@ class Experiment:
     """Number of processes, one per GPU (or CPU processes); the result is the same for any number."""
     progress: bool = True
     """Show progress bars."""
+    log: str | None = None
+    """Trackers that losses and scores go to besides metrics.jsonl: tensorboard (event files in the run folder), wandb;
+    several with commas between them."""
     store: Literal["auto", "device", "host", "disk"] = "auto"
     """Where the decoded images lie: in GPU memory, in host memory, or in a memory-mapped file; auto takes the
     fastest place they fit into."""

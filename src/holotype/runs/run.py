@@ -39,8 +39,8 @@ from holotype.runs.record import (
 )
 from holotype.runs.resources import ResourceCache, RunResources, build_method, check_fits, requested_views
 from holotype.training.batches import training_rows
-from holotype.training.callbacks import Callback
-from holotype.training.checkpoint import clear_checkpoint
+from holotype.training.callbacks import Callback, TrackedRun, Tracker, open_trackers, tracker_names
+from holotype.training.checkpoint import clear_checkpoint, read_checkpoint_info
 from holotype.training.loop import Loop
 from holotype.utils.atomic import clean_partial_tree, refuse_links
 from holotype.utils.distributed import rank
@@ -89,8 +89,19 @@ def run_experiment(
         if not isinstance(run, Run):
             return run
         run.started = started
-        prediction = run.loop.fit()
-        return finish_run(run, prediction, run.loop.seconds(), parallel=1)
+        with closing_callbacks(run):
+            prediction = run.loop.fit()
+            return finish_run(run, prediction, run.loop.seconds(), parallel=1)
+
+
+@contextmanager
+def closing_callbacks(run: Run) -> Iterator[None]:
+    """Close the callbacks of a run, however it ends."""
+    try:
+        yield
+    finally:
+        for callback in run.loop.callbacks:
+            callback.close()
 
 
 @contextmanager
@@ -116,6 +127,7 @@ def begin_run(
     """
     torch.set_float32_matmul_precision(experiment.train.matmul)
     prepared, folder = shelf.get(experiment), RunFolder(experiment.folder)
+    tracker_names(experiment.log)
     remarks = check_fits(experiment, prepared.data, prepared.backbone)
     wanted, identity = requested_views(experiment), identity_of(experiment, prepared)
     folder.claim(identity)
@@ -157,9 +169,17 @@ def begin_run(
         progress=experiment.progress,
         cache=cache,
         identity=identity.name,
-        callbacks=callbacks if rank() == 0 else (),
+        callbacks=[*callbacks, *_trackers(experiment, identity)] if rank() == 0 else (),
     )
     return Run(experiment, prepared, folder, identity, facts, loop, cache, views)
+
+
+def _trackers(experiment: Experiment, identity: Identity) -> list[Tracker]:
+    saved = read_checkpoint_info(experiment.folder)
+    steps = saved["counter"] if saved else 0
+    return open_trackers(
+        experiment.log, TrackedRun(experiment.folder, identity.name, experiment.as_dict(), steps)
+    )
 
 
 def finish_run(

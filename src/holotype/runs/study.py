@@ -30,7 +30,7 @@ PLACE_KEYS = {"datasets": Annotated[tuple[Name, ...], ONCE], "seeds": Annotated[
 STUDY_KEYS: dict[str, Any] = dict.fromkeys(("question", "commit", "cache_views", "reference"), Name)
 STUDY_KEYS |= {"settings": dict, "rows": dict}
 ROW_KEYS = {"method": Name, "preset": Name, "asks": str, "settings": dict, "record": Name}
-NO_SETTINGS = {"method_name", "preset", "label", "dataset", "seed", "cache_views", "root", "out"}
+NO_SETTINGS = {"method_name", "preset", "label", "dataset", "seed", "cache_views", "root", "out", "log"}
 """Settings of a run that a benchmark gets as keys of its study or as flags."""
 ROW_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._=+@-]*")
 """It is part of file names, and stands before a colon and between commas on the command line."""
@@ -100,6 +100,8 @@ class SweepRequest:
     cache_views: str | None = None
     root: str | None = None
     progress: bool = True
+    log: str | None = None
+    """Trackers of every run."""
 
 
 def read_study(source: Path | str | Mapping[str, Any]) -> Study:
@@ -242,6 +244,7 @@ def resolve_row(
     ask = ask or SweepRequest()
     overrides = {**row.settings, **(changes or {}), "cache_views": ask.cache_views or study.cache_views}
     overrides |= {"seed": row.seeds[0]} | ({} if ask.progress else {"progress": False})
+    overrides |= {"log": ask.log} if ask.log else {}
     overrides |= {"root": ask.root} if ask.root else {}
     try:
         check_dataset(dataset)

@@ -20,7 +20,7 @@ from holotype.runs.experiment import Experiment, stages_of
 from holotype.runs.identity import identity_of
 from holotype.runs.record import Key, Record, Records, check_agree
 from holotype.runs.resources import ResourceCache, check_fits, sharing_key
-from holotype.runs.run import Run, begin_run, finish_run, own_folder, run_experiment
+from holotype.runs.run import Run, begin_run, closing_callbacks, finish_run, own_folder, run_experiment
 from holotype.runs.study import SettingChange, Study, SweepRequest, experiments, flags_study, read_study
 from holotype.runs.tables import (
     Row,
@@ -83,6 +83,7 @@ def bench(
     results: Path | str | None = None,
     out: Path | str | None = None,
     progress: bool = True,
+    log: str | None = None,
 ) -> Sweep:
     """Run methods on data sets with several seeds, or the rows of a study; a run that is recorded is not run again.
 
@@ -93,6 +94,7 @@ def bench(
         settings: Dotted settings of `holotype train` for all rows, or for one with ROW:SETTING.
         results: Folder of records (default: results, or results beside the study file).
         out: Folder of run folders.
+        log: Trackers of every run, as in tensorboard,wandb.
 
     Raises:
         RunsFailed: Some runs failed; the others were made and recorded. It is an InputError.
@@ -111,7 +113,7 @@ def bench(
     for key, value in (settings or {}).items():
         where, _, setting = key.rpartition(":")
         changes.append(SettingChange(setting.replace("-", "_"), value, where))
-    ask = SweepRequest(rows, seeds, changes, cache_views, str(root) if root else None, progress)
+    ask = SweepRequest(rows, seeds, changes, cache_views, str(root) if root else None, progress, log)
     records, shelf = Records(results or default_results(plan)), ResourceCache()
     planned = plan_runs(experiments(plan, ask), records, Path(out or default_out(plan)), shelf)
     return sweep_of(planned, run_scheduled(planned, lambda line: None, shelf, parallel=parallel))
@@ -305,6 +307,7 @@ def run_together(
                 outcome[name] = _failure(experiment, error)
                 continue
             if isinstance(run, Run):
+                folders.enter_context(closing_callbacks(run))
                 run.started, runs[name] = started, run
             else:
                 outcome[name] = run
