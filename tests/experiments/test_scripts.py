@@ -13,7 +13,7 @@ from holotype.errors import InputError
 TOP = Path(__file__).resolve().parents[2]
 STUDIES = TOP / "docs" / "studies"
 SCRIPTS = (
-    *("confidence", "corrections", "counting", "exhibits", "folders", "labelling", "new_images"),
+    *("confidence", "corrections", "counting", "exhibits", "folders", "labelling", "new_images", "newer"),
     *("stability", "votes"),
     *("backbones", "kernels", "sampling", "slice_memory", "slices", "speed", "startup"),
 )

@@ -37,7 +37,7 @@ from holotype.methods.base import SOFTNESS, Batch, Images, NearestCentreMethod, 
 from holotype.models.heads import GCDHead
 
 FIRST, LATER, LAST = 10, 3, 10
-"""Iterations of k-means in the first epoch, in those after it, and at the end."""
+"""Iterations of k-means in the first epoch, in those after it, and at the end; clusters merge in one after the first."""
 
 
 def hierarchy(n_known: int, k: int) -> list[tuple[int, int]]:
@@ -138,7 +138,7 @@ class SelEx(NearestCentreMethod):
                 own = torch.empty_like(of_fine).scatter_(0, before, self.parent[level])[rows]
                 start = centres_of(x, own - at, x[:n])
             free = torch.full_like(x[:, 0], -1, dtype=torch.long)
-            label, merged, _ = balanced_kmeans(x, start, free, iterations=FIRST if first else LATER)
+            label, merged, _ = balanced_kmeans(x, start, free, iterations=FIRST if first else 1)
             of_fine[rows] = label + at
             parts.append(merged)
             at += n
