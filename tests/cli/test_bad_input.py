@@ -80,7 +80,7 @@ def test_a_working_folder_that_was_deleted(holotype, tmp_path: Path, monkeypatch
         ("train simgcd {tmp}/absent.csv {tiny}", ("red-99.png", "2 of the 2")),
         ("train simgcd {images} {tiny} --labels {tmp}/column.csv", ("'label'", "'class'")),
         ("train simgcd {tmp}/twice.csv {tiny}", ("red-00.png", "line 3: 'green'")),
-        ("train simgcd {images} {tiny} --train.batch_size 65 --out {tmp}/run", ("65", "--train.batch_size")),
+        ("train simgcd {images} {tiny} --train.batch_size 65 --out {tmp}/run", ("65", "--train.batch-size")),
         ("train kmeans {images} {tiny} --out {tmp}/column.csv/run", ("column.csv",)),
         ("train simgcd {images}/red {tiny}", ("labelled",)),
         ("train --config {tmp}/bad.yaml", ("'train.epoch'", "bad.yaml", "train.epochs")),

@@ -35,7 +35,7 @@ def test_help_lists_every_setting_in_two_columns(monkeypatch, method: str, colum
     text = train_help(options(method, "cub", "--help"))
     keys = [key for key, _, _ in setting_values(default_experiment(method, "cub"))]
     assert {"method_name", "dataset", "train.epochs", "backbone.name"} < set(keys)
-    assert all(text.count(f"  --{key} VALUE") == 1 for key in keys)
+    assert all(text.count(f"  --{key.replace('_', '-')} VALUE") == 1 for key in keys)
     _, _, settings_text = text.partition("Everything that decides a run:")
     for line in settings_text.splitlines():
         assert len(line) <= columns or line.endswith(":"), line

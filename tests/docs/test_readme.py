@@ -81,7 +81,7 @@ def test_inline_commands_and_settings_exist(holotype) -> None:
         for name in re.findall(r"`holotype ([a-z][\w-]*)", text):
             assert name in COMMANDS, (document.name, name)
         for key in re.findall(r"`(?:--)?((?:method|train|backbone)\.[\w.]+)[ `]", text):
-            assert f"--{key} " in settings, (document.name, key)
+            assert f"--{key.replace('_', '-')} " in settings, (document.name, key)
 
 
 def test_every_flag_of_every_command_is_on_a_page() -> None:

@@ -2,6 +2,7 @@
 
 import logging
 import math
+from functools import partial
 
 import pytest
 import torch
@@ -11,7 +12,7 @@ from holotype.training.checkpoint import read_checkpoint_info
 from holotype.training.divergence import Restart, all_finite
 from holotype.utils.atomic import write_text
 
-from .conftest import assert_equal_weights, metrics, weights
+from .conftest import assert_equal_weights, metrics, stop_and_resume, weights
 from .explodes import Explodes
 
 
@@ -130,3 +131,19 @@ def test_a_normal_run_is_left_alone(world, method):
     assert loop.guard.restarts == []
     assert loop.guard.course.epochs == 14
     assert max(loop.guard.course.recent) < 0.3
+
+
+def test_without_the_guard_a_run_goes_on_and_ends_at_a_loss_that_is_no_number(world, tmp_path):
+    """Of a run on its course nothing changes."""
+    with pytest.raises(InputError, match="guard false"):
+        world.loop(Explodes, lr=0.1, momentum=0.0, settings={"limit": 0.0}, guard=False).fit()
+    spike = {"limit": 0.04, "at": 7, "factor": 1e6}
+    loop = world.loop(Explodes, lr=0.1, momentum=0.0, settings=spike, epochs=20, guard=False)
+    loop.fit()
+    assert loop.guard.restarts == []
+    plain, unwatched = world.loop("simgcd"), world.loop("simgcd", guard=False)
+    plain.fit(), unwatched.fit()
+    assert_equal_weights(weights(plain), weights(unwatched))
+    assert unwatched.guard._sound is None
+    resumed = stop_and_resume(partial(world.loop, "simgcd", guard=False), tmp_path, 4)
+    assert_equal_weights(weights(plain), weights(resumed))

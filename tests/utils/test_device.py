@@ -4,6 +4,7 @@ import pytest
 import torch
 
 from holotype.errors import InputError
+from holotype.utils import device as module
 from holotype.utils.device import Device, pick_device
 
 
@@ -38,3 +39,21 @@ def test_a_device_that_is_not_there_is_refused_and_precision_is_bf16_on_cuda_alo
     with pytest.raises(InputError, match="mps has no double precision"):
         Device.on("mps", "fp64")
     assert Device.on("cpu", "fp64").trunk_dtype == torch.float64
+
+
+def test_a_line_says_where_threads_fight_over_processors(monkeypatch):
+    cpu, gpu = torch.device("cpu"), torch.device("cuda")
+    monkeypatch.setattr(module, "_all_cpus", lambda: 2)
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 2)
+    for busy, said in ((1.9, True), (0.1, False)):
+        monkeypatch.setattr(module, "busy_elsewhere", lambda busy=busy: busy)
+        assert ("OMP_NUM_THREADS=1" in module.threads_remark(cpu)) == said
+    monkeypatch.setattr(module, "busy_elsewhere", lambda: 1.9)
+    assert module.threads_remark(gpu) == ""
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 1)
+    assert module.threads_remark(cpu) == ""
+
+
+def test_what_others_keep_busy_is_measured_without_this_process(monkeypatch, tmp_path):
+    monkeypatch.setattr("builtins.open", lambda *_, **__: (_ for _ in ()).throw(FileNotFoundError()))
+    assert module.busy_elsewhere(0.0) == 0

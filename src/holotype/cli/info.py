@@ -83,9 +83,11 @@ def card_text(info: MethodInfo) -> str:
     ]
     sections = {
         "What it computes": info.computes,
-        f"Settings (--{info.settings[0].key if info.settings else ''} VALUE)": "\n".join(settings),
+        f"Settings (--{info.settings[0].key.replace('_', '-') if info.settings else ''} VALUE)": "\n".join(
+            settings
+        ),
         "Settings by data set": values_text(info.recipes),
-        "Presets (--preset NAME)": values_text({name: of for name, of in info.presets.items() if of}),
+        "Presets (--preset NAME)": presets_text(info),
         "What differs from the publication": "\n\n".join(filter(None, [points, info.differs])),
         "Published": published_text(info.name),
     }
@@ -94,6 +96,16 @@ def card_text(info: MethodInfo) -> str:
     if info.name in METHODS:
         more += f"\nWhat we measured is in docs/methods/{info.name}.md of the repository."
     return "\n\n".join([head, training, *parts, more])
+
+
+def presets_text(info: MethodInfo) -> str:
+    """Return a paragraph for each preset, with what it costs."""
+    lines = []
+    for name, values in info.presets.items():
+        if values:
+            lines.append(values_text({name: values}))
+            lines += [wrapped(f"{name} {info.costs[name]}.", "  ")] if name in info.costs else []
+    return "\n".join(lines)
 
 
 def values_text(settings: Mapping[str, Mapping[str, Any]]) -> str:

@@ -399,7 +399,8 @@ class BenchOptions(CodeOptions, ProgressOptions):
     row of the study; repeatable, and the last one counts. Several values, as in train.lr=0.05,0.1, are a grid."""
     cache_views: Annotated[str, "M+S"] | None = None
     """Train on a token cache of M weak and S strong views of each image, as in 16+8; such runs are never averaged with
-    exact ones (default: that of the study, or off, exact mode)."""
+    exact ones. Default: that of the study, where off, exact mode, is usual; without a study 4+2 on a CPU and off on a
+    GPU, as holotype train."""
     log: Annotated[str, "T,T"] | None = None
     """Trackers that losses and scores go to as well: tensorboard, wandb."""
     parallel: Annotated[Count, "R"] = 1
@@ -476,7 +477,7 @@ class CacheOptions:
     yes: bool = False
     """With --clear: do not ask."""
     cache_dir: Annotated[str, "DIR"] | None = None
-    """A folder that runs were given with --memory.cache_dir (default: holotype in the user's cache folder)."""
+    """A folder that runs were given with --memory.cache-dir (default: holotype in the user's cache folder)."""
 
 
 @dataclass

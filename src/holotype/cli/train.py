@@ -73,7 +73,9 @@ def train_help(options: TrainOptions) -> str:
         if row.group not in groups:
             groups[row.group] = parser.add_argument_group(row.group)
         text = f"{row.help} [{row.type}; default {row.value}]".strip()
-        groups[row.group].add_argument(f"--{row.key}", metavar="VALUE", help=text.replace("%", "%%"))
+        groups[row.group].add_argument(
+            f"--{row.key.replace('_', '-')}", metavar="VALUE", help=text.replace("%", "%%")
+        )
     return parser.format_help()
 
 

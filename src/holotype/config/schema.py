@@ -265,6 +265,9 @@ class TrainConfig:
     matmul: Literal["highest", "high"] = "high"
     """Matrix products of heads and losses on CUDA: high allows TF32, whose 10 bits are those of the reference
     code's half precision, and takes a tenth off a step; highest is full fp32."""
+    guard: bool = field(default=True, metadata={"before": True})
+    """Where the loss leaves its course, go back to the last sound epoch, once, and on with half the rate; without it
+    the run goes on, and ends where a loss is no number."""
     eval_every: Count = 10
     """Score every so many epochs, and after the last."""
     save_seconds: Weight = 60.0

@@ -145,7 +145,7 @@ class Scratch:
             yield
         except OSError as error:
             problem = f"The images cannot be written to {self.folder} ({error.strerror or error})"
-            raise InputError(f"{problem}; give another folder with --memory.cache_dir.") from error
+            raise InputError(f"{problem}; give another folder with --memory.cache-dir.") from error
 
     def write(self, pixels: np.ndarray) -> None:
         """Append; written rather than mapped, so that memory stays free and a full disk is an error."""
@@ -169,7 +169,7 @@ class Scratch:
 
 def too_little_disk(wanted: int, limit: int, folder: Path) -> InputError:
     sizes = f"at least {format_bytes(wanted)}, and the files in {folder} may take {format_bytes(limit)}"
-    return InputError(f"The images take {sizes}; raise --memory.disk_gb or --memory.host_gb.")
+    return InputError(f"The images take {sizes}; raise --memory.disk-gb or --memory.host-gb.")
 
 
 CROP_FRACTION = 0.875

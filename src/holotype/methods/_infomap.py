@@ -105,7 +105,7 @@ def warn_few_concepts(concepts: Concepts, slots: int, told: set[str]) -> None:
     if n == 0:
         log.warning(
             f"No concept was found among {len(concepts.of):,} images, so the concept loss is 0; "
-            "a lower --method.least_similarity links more of them."
+            "a lower --method.least-similarity links more of them."
         )
     else:
         log.warning(f"Concepts found: {n}, fewer than the {slots} places of a step: they repeat in it.")

@@ -154,7 +154,8 @@ class DCCL(GCD):
     - Labels link images only where both are labelled; the released code compared labels of the wrong images, hidden
       ones included.
     - Communities come from our own search with the map equation, or from the package infomap on request.
-    - The learning rate is not 0 in the first epoch.
+    - The learning rate is not 0 in the first epoch, and its cosine ends with the training, at 1e-4; the released one
+      ends at 3e-4.
     - The last epoch is used; the released code keeps the best one by the hidden classes.
     - Only CUB's settings are published; those for CIFAR-100 are those of the authors' later MGCE.
     - Weight decay spares biases and other one-dimensional parameters.

@@ -165,6 +165,11 @@ class RPC(SimGCD):
     - A labelled image is grouped with images that the classifier puts in its class, not with random ones.
     - L_align is a mean over the labelled images that have a partner, and the one-vs-all heads read f(x); the settings
       align_over and ova.reads take these two back.
+    - Partners come from the batch itself, and not mu more for each anchor; views share strong operations and no crops.
+      Differences are of vectors of length 1, without gradient through anchor and neighbour.
+    - Self-distillation is sharpened from 0.07 to 0.04 and goes both ways, and the entropy term weighs (1 - lam) times
+      as much, as in SimGCD's code; printed are one direction and one temperature.
+    - Prototypes move only for classes with a labelled image in the batch; rho is a prior for ten epochs, then it moves.
     - In the loss of new categories an image that may be known hardly counts: its weight is taken to the power of six.
       The preset reading takes these three back.
     """

@@ -64,6 +64,7 @@ class RS(Method):
       training stages before discovery.
     - Labelled pairs follow their labels, the consistency term counts once and the rate drops once; the preset as_run
       does otherwise, as the published numbers were probably made.
+    - Features are ranked with their sign; AutoNovel's network has a ReLU before.
     - Views are crops and flips, and the last epoch is used.
     - Your own collection trains at a rate of 0.01: at 0.1, the rate for CIFAR and ImageNet, the features of the
       embedded sample all become alike.

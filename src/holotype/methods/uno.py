@@ -103,6 +103,8 @@ class UNO(Method):
     - A queue beside the batch, class shares that allow for the labelled images, and a start at class means are ours;
       the preset as_run does without, as the published numbers were probably made.
     - Views are crops and flips, and the last epoch is used.
+    - The rate follows a cosine from the first step on, times the warm-up; the released one begins its cosine after the
+      warm-up, and changes once an epoch.
     - The warm-up is a share of any training; weight decay spares biases and other one-dimensional parameters.
     """
 
@@ -148,7 +150,7 @@ class UNO(Method):
     def before_epoch(self, stage: Stage, epoch: int, images: Images) -> None:
         if self.batch_size == 1:  # known once there is a loop
             raise InputError(
-                "UNO+ needs two images in a step at least, whose mean its heads take; raise --train.batch_size."
+                "UNO+ needs two images in a step at least, whose mean its heads take; raise --train.batch-size."
             )
         self.tally.reset()
         self.head_loss.zero_()

@@ -181,7 +181,7 @@ def _image_size(config: BackboneConfig, origin: WeightsOrigin, outline: Model) -
         size = DINOV2_SIZE
         log.info(
             f"{origin.name} sees {size} x {size} pixels, a sixth of the work of the {DINOV2_NATIVE} that it was made "
-            f"with; --image-size {DINOV2_NATIVE} (in training --backbone.image_size) asks for these."
+            f"with; --image-size {DINOV2_NATIVE} (in training --backbone.image-size) asks for these."
         )
     patch = int(outline.patch_embed.feat_ratio())
     if size < patch or size % patch:

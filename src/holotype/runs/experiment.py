@@ -198,7 +198,7 @@ def read_settings(file: Path, method: str | None = None) -> dict[str, Any]:
     """
     content = read_yaml(file)
     if not isinstance(content, dict):
-        raise InputError(f"{file} must hold settings as `name: value`; see holotype train --print_config.")
+        raise InputError(f"{file} must hold settings as `name: value`; see holotype train --print-config.")
     name = method or content.get("method_name")
     if not method and isinstance(name, str):
         check_code_allowed(name, file)

@@ -14,7 +14,14 @@ from typing import Any
 
 from holotype.errors import InputError
 from holotype.methods import METHODS, Card, Method, Stage, find_method, plugin_names
-from holotype.runs.experiment import SettingInfo, describe_settings, preset_settings, resolve, stages_of
+from holotype.runs.experiment import (
+    Experiment,
+    SettingInfo,
+    describe_settings,
+    preset_settings,
+    resolve,
+    stages_of,
+)
 from holotype.runs.tables import (
     Published,
     PublishedProgress,
@@ -50,6 +57,8 @@ class MethodInfo:
     """Settings by data set; `*` for all of them."""
     presets: dict[str, dict[str, Any]]
     """Dotted settings by name; `default` has none."""
+    costs: dict[str, str]
+    """What a preset costs, in words."""
 
     @property
     def line(self) -> str:
@@ -92,6 +101,7 @@ def method_info(name: str) -> MethodInfo:
         settings=tuple(row for row in describe_settings(experiment) if row.key.startswith("method.")),
         recipes=dict(vars(kind).get("recipes", {})),
         presets={preset: preset_settings(kind, preset) for preset in kind.presets},
+        costs={preset: preset_cost(name, preset) for preset in kind.presets if stages},
     )
 
 
@@ -141,6 +151,20 @@ def stage_line(stage: Stage, epochs: int) -> str:
     takes = "from tokens" if stage.needs == "tokens" else "from whole images"
     how = "captured on a GPU" if stage.capturable else "not captured"
     return f"{stage.name}: {stage.length(epochs)} epochs, {views} views; {takes}; {how}"
+
+
+def view_passes(experiment: Experiment) -> float:
+    """Return the views that the trained part sees for each image in a whole training; of whole images as of tokens."""
+    stages, epochs = stages_of(experiment), experiment.train.epochs
+    return float(sum(stage.length(epochs) * (stage.views.weak + stage.views.strong) for stage in stages))
+
+
+def preset_cost(name: str, preset: str) -> str:
+    """Return what a preset costs beside the default, in words; "" where both train as much."""
+    usual, other = (view_passes(resolve(name, NOT_PUBLISHED, one)) for one in ("default", preset))
+    if not usual or other == usual:
+        return "trains as long as the default"
+    return f"{other / usual:.2g} times the views of the default"
 
 
 def recipe_title(dataset: str) -> str:

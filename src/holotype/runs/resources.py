@@ -173,6 +173,13 @@ def drop_unusable_cache(experiment: Experiment) -> Experiment:
     return experiment
 
 
+def with_views(experiment: Experiment) -> Experiment:
+    """Return the same with the number of views that auto means on the device."""
+    if experiment.cache_views != "auto":
+        return experiment
+    return dataclasses.replace(experiment, cache_views=str(requested_views(experiment) or "off"))
+
+
 def requested_views(experiment: Experiment) -> CacheViews | None:
     """Return the token cache that a run asks for, None for exact mode. auto: 4+2 on a CPU, off elsewhere.
 

@@ -43,6 +43,7 @@ from holotype.training.callbacks import Callback, TrackedRun, Tracker, open_trac
 from holotype.training.checkpoint import clear_checkpoint, read_checkpoint_info
 from holotype.training.loop import Loop
 from holotype.utils.atomic import clean_partial_tree, refuse_links
+from holotype.utils.device import threads_remark
 from holotype.utils.distributed import rank
 from holotype.utils.heartbeat import HEARTBEAT_FILE, running_heartbeat, update_heartbeat
 from holotype.utils.locks import lock_folder
@@ -137,6 +138,8 @@ def begin_run(
         return record
     for remark in remarks:
         log.info(remark)
+    if remark := threads_remark(prepared.compute.device):
+        log.warning(remark)
     if rank() == 0:
         update_heartbeat(folder.path, phase="preparing")
     images, table, compute = prepared.images, prepared.data.table, prepared.compute

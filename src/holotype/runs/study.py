@@ -22,7 +22,7 @@ from holotype.methods.registry import check_code_allowed
 from holotype.runs.experiment import Experiment, read_yaml, resolve, setting_values
 from holotype.runs.identity import identity_matches, identity_outline
 from holotype.runs.record import Record
-from holotype.runs.resources import drop_unusable_cache
+from holotype.runs.resources import drop_unusable_cache, with_views
 from holotype.utils.text import did_you_mean, suggest
 
 ONCE = Constraint("a list of different values", lambda items: 0 < len(items) == len(set(items)))
@@ -129,7 +129,7 @@ def flags_study(methods: Sequence[str], datasets: Sequence[str], seeds: Sequence
     for word in methods:
         method, _, preset = word.partition("@")
         rows[word] = StudyRow(word, method, tuple(datasets), tuple(seeds), preset or "default")
-    return Study(Path("bench"), rows)
+    return Study(Path("bench"), rows, cache_views="auto")
 
 
 def _row(name: Any, content: Any, study: dict[str, Any], path: Path | str) -> StudyRow:
@@ -248,7 +248,7 @@ def resolve_row(
     overrides |= {"root": ask.root} if ask.root else {}
     try:
         check_dataset(dataset)
-        return drop_unusable_cache(resolve(row.method, dataset, row.preset, overrides))
+        return drop_unusable_cache(with_views(resolve(row.method, dataset, row.preset, overrides)))
     except InputError as error:
         if not study.question:  # there is no row to name
             raise

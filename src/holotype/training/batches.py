@@ -77,17 +77,17 @@ def index_rows(table: Table, batch_size: int, shards: int = 0) -> RowIndex:
         once = "" if unit is None else ", each burst counted once"
         raise InputError(
             f"the batch size {batch_size} is larger than the {n} usable images of {table.name}{once}; "
-            "lower it with --train.batch_size."
+            "lower it with --train.batch-size."
         )
     if batch_size % world_size():
         raise InputError(
             f"the batch size {batch_size} cannot be shared evenly by {world_size()} processes; "
-            "choose a multiple with --train.batch_size."
+            "choose a multiple with --train.batch-size."
         )
     if shards and batch_size % shards:
         raise InputError(
             f"the batch size {batch_size} cannot be drawn evenly from {shards} shards; choose a multiple with "
-            "--train.batch_size, or other --train.shards."
+            "--train.batch-size, or other --train.shards."
         )
     if shards and unit is not None:
         raise InputError("--train.shards does not go together with bursts yet; leave one of them out.")

@@ -189,7 +189,7 @@ def plan_cache(
     raise InputError(
         f"A token cache of {images[1]:,} images with {wanted} views takes {size}, but there are only "
         f"{format_bytes(budget.host)} of memory and {format_bytes(budget.disk)} of disk for it: ask for fewer views "
-        "with --cache-views, allow more with --memory.disk_gb, or use --cache-views off."
+        "with --cache-views, allow more with --memory.disk-gb, or use --cache-views off."
     )
 
 
@@ -278,12 +278,12 @@ def _through_file(place: CachePlace, limit: int, fill: Fill) -> Tokens:
         if problems := [each for each in all_gather_object(problem) if each]:
             raise InputError(
                 f"The token cache could not be written to {folder} ({problems[0]}); free some space, give another "
-                "folder with --memory.cache_dir, or ask for fewer views with --cache-views."
+                "folder with --memory.cache-dir, or ask for fewer views with --cache-views."
             )
     if (found := place.find()) is None:
         raise InputError(
             f"{file} is gone or damaged though it was written just now; check the disk, or give another folder with "
-            "--memory.cache_dir."
+            "--memory.cache-dir."
         )
     return found
 

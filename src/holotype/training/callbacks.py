@@ -1,4 +1,4 @@
-"""Callbacks: what is called while a run trains; trackers, which hand losses and scores to TensorBoard or W&B by name."""
+"""Callbacks: what is called while a run trains; among them trackers, which fill TensorBoard or W&B by name."""
 
 from __future__ import annotations
 

@@ -129,8 +129,9 @@ class LossHistory:
 class DivergenceGuard:
     """Watches one run. `judge` and `keep` belong to the end of each epoch, `go_back` to a Diverged."""
 
-    def __init__(self, warmup: int = 0) -> None:
-        """warmup: epochs at the start of each stage in which the rate rises."""
+    def __init__(self, warmup: int = 0, active: bool = True) -> None:
+        """warmup: epochs at the start of each stage in which the rate rises. active: whether a run may go back."""
+        self.active = active
         self.settled = SETTLED_EPOCHS + warmup
         self.restarts: list[Restart] = []
         self.course = LossHistory()
@@ -146,7 +147,11 @@ class DivergenceGuard:
         told = all_gather_object((dict(means), all_finite(weights)))
         means = told[0][0]  # sums of several processes may differ in their last bit
         if not all(finite for _, finite in told) or not all(map(math.isfinite, means.values())):
+            if not self.active:
+                raise InputError(f"{Diverged(means)}; lower --train.lr, or leave out --train.guard false.")
             raise Diverged(means)
+        if not self.active:
+            return
         if self.course.stage != stage:
             self.course = LossHistory(stage)
         self.course.follow(means, self.settled)
@@ -155,7 +160,7 @@ class DivergenceGuard:
 
     def keep(self, position: Position, tensors: Mapping[str, Tensor]) -> None:
         """Copy the state at the end of an epoch, if it is sound; a run that was restarted has no more use for it."""
-        if self.course.sound and not self.restarts:
+        if self.active and self.course.sound and not self.restarts:
             copied = {name: tensor.detach().clone() for name, tensor in tensors.items()}
             self._sound = CheckpointState(dataclasses.replace(position), 0.0, copied, self._facts())
 
@@ -181,6 +186,8 @@ class DivergenceGuard:
 
     def pack(self, state: CheckpointState) -> CheckpointState:
         """A state of the run with what a guard must know to go on from it, the sound state included."""
+        if not self.active:
+            return state
         facts, sound = self._facts(), self._sound
         if sound is None or sound.position == state.position:  # the state is the sound one
             return dataclasses.replace(state, guard=facts)
@@ -197,6 +204,8 @@ class DivergenceGuard:
         last = at.stage if stages is None else max(stages, 1) - 1
         if not 0 <= at.stage <= last or min(at.epoch, at.step, at.counter) < 0:
             raise SchemaError(f"there is no step {at.step} in epoch {at.epoch} of stage {at.stage}")
+        if not self.active:
+            return state
         facts = from_dict(_Packed, state.guard, every=False)
         self.restarts = facts.restarts
         self.course = facts.course

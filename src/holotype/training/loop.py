@@ -96,7 +96,7 @@ class Loop:
         self.captured: dict[str, bool] = {}
         """Stages so far, and whether their steps were replayed as a CUDA graph."""
         self.journal = Checkpointer(folder, identity)
-        self.guard = DivergenceGuard(round(config.warmup * config.epochs))
+        self.guard = DivergenceGuard(round(config.warmup * config.epochs), config.guard)
         self.rows = training_rows(table, config, self.stages)
         self.steps = self.rows.steps
         self.stage_steps = [self.steps] * len(self.stages)

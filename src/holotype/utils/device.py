@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -101,6 +102,40 @@ def limit_threads(most: int) -> None:
 def cpu_count() -> int:
     """Return the processors that this process may use."""
     return min(_all_cpus(), _largest_thread_count or _all_cpus())
+
+
+MANY_CPUS = 16
+"""Processors from which on threads seldom wait for other programs."""
+
+
+def busy_elsewhere(seconds: float = 0.2) -> float:
+    """Return how many processors other programs keep busy at this moment; 0 where the system does not say."""
+
+    def busy() -> float:
+        with open("/proc/stat", encoding="ascii") as file:
+            user, nice, system, _, _, *interrupts = map(int, file.readline().split()[1:8])
+        used = (user + nice + system + sum(interrupts)) / os.sysconf("SC_CLK_TCK")
+        return used - sum(os.times()[:4])
+
+    try:
+        before, since = busy(), time.monotonic()
+        time.sleep(seconds)
+        return max(busy() - before, 0.0) / (time.monotonic() - since)
+    except (OSError, ValueError):
+        return 0.0
+
+
+def threads_remark(device: torch.device) -> str:
+    """Return a sentence where threads of this process and other programs fight over processors; "" elsewhere."""
+    import torch
+
+    threads, cpus = torch.get_num_threads(), _all_cpus()
+    if device.type != "cpu" or threads < 2 or cpus > MANY_CPUS or (others := busy_elsewhere()) < 0.5:
+        return ""
+    return (
+        f"Other programs keep {others:.1f} of the {cpus} processors busy, and {threads} threads would wait for each "
+        "other; with OMP_NUM_THREADS=1 a step may be several times faster."
+    )
 
 
 def _all_cpus() -> int:
