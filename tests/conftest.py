@@ -31,7 +31,8 @@ KNOWN = ("green", "red")
 EACH = 16  # images of a class; half of those of a known class are labelled
 
 
-LONGEST = """utils/test_processes examples/test_notebooks studio/test_journey test_torture cli/test_every_method
+LONGEST = """utils/test_processes examples/test_notebooks studio/test_folder_journey
+studio/test_journey test_torture cli/test_every_method
 training/test_loop clustering/test_estimate_k training/test_processes report/test_browser discovery/test_year
 docs/test_pages report/test_browser_keyboard cli/test_devices discovery/test_plan benchmarks/test_speed
 report/test_browser_edits models/test_hub discovery/test_pipeline data/test_storage runs/test_settings

@@ -93,7 +93,7 @@ def test_a_dry_run_refuses_what_a_discovery_would(holotype, squares, squares_fol
         image.write_bytes(b"not an image")
     outcome = holotype("discover", squares, "--dry-run", "--device", "cpu")
     assert "No labelled image of red can be read" in outcome.out
-    assert_sentence(outcome, "Only one known class ('green') has usable images in squares")
+    assert "Only one class has labelled images, so this round proposes groups" in outcome.out
     for words, said in (("--k 1", "2 known classes"), ("--backbone no.safetensors", "no.safetensors")):
         outcome = holotype("discover", squares_folder, "--dry-run", "--device", "cpu", *words.split())
         assert_sentence(outcome, said)

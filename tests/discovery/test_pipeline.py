@@ -218,8 +218,6 @@ def test_confirmed_labels_lead_to_another_round(run, table, go) -> None:
     [
         ({"a": GREYS[:1], "b": GREYS[1:2], "unlabelled": GREYS[2:3]}, "only 3 images"),
         ({"a": GREYS[:6], "b": GREYS[6:12]}, "Every usable image"),
-        ({"unlabelled": GREYS}, "No usable image"),
-        ({"a": GREYS[:4], "unlabelled": GREYS[4:]}, "Only one known class"),
         ({"a": [(9, 9, 9)] * 4, "b": [(9, 9, 9)] * 4, "unlabelled": [(9, 9, 9)] * 8}, "look the same"),
     ],
 )

@@ -179,7 +179,7 @@ def test_small_and_odd_collections() -> None:
     assert found.typicality.tolist() == [1, 1, 1]
     assert not found.doubtful.any()
     (only,) = three(category=np.zeros(3, dtype=int), ids=["new-01"], known=(), label=[""] * 3).categories
-    assert (only.kind, only.nearest, only.words, only.suggested) == ("novel", "", "", "new 1")
+    assert (only.kind, only.nearest, only.words, only.suggested) == ("novel", "", "", "")
     assert np.isnan(only.separation)
     unread = three(features=np.full((3, 4), np.nan, dtype=np.float32))
     assert unread.categories == []

@@ -8,6 +8,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -20,8 +21,10 @@ from holotype.studio import live
 from holotype.studio.jobs import JobContext
 from holotype.studio.page import build_page
 from holotype.studio.serve import Server, bind
+from report.browser import browsing, chromium
 from report.made import make_discovery
 from studio.client import Client
+from studio.window import Window
 
 N = 60
 
@@ -47,7 +50,7 @@ def run(made: Path, tmp_path: Path) -> Path:
 def built_here() -> Iterator[None]:
     """Pages are built in this process, which has imported all that it takes; test_process.py has them in children."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(live, "build_in_child", lambda run, out: asyncio.to_thread(build_page, run, out))
+        patch.setattr(live, "build_in_child", lambda *words: asyncio.to_thread(build_page, *words))
         yield
 
 
@@ -105,3 +108,25 @@ def discovered(
 @pytest.fixture
 def discovery(discovered: Path, tmp_path: Path) -> Path:
     return Path(shutil.copytree(discovered, tmp_path / "run"))
+
+
+@pytest.fixture(scope="module")
+def browser():
+    chromium()
+    with browsing() as opened:
+        yield opened
+
+
+@pytest.fixture
+def window(browser):
+    made: list[Window] = []
+
+    def make(**settings: Any) -> Window:
+        made.append(Window(browser, **settings))
+        return made[-1]
+
+    yield make
+    for one in made:
+        one.context.close()
+    complaints = [(words, one.excused) for one in made for words in one.complaints]
+    assert [words for words, excused in complaints if not any(part in words for part in excused)] == []

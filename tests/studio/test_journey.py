@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pytest
 from scipy.stats import beta
 
 from holotype.results.discovery import Discovery, write_features
@@ -15,68 +14,10 @@ from holotype.results.edits import in_effect, read_log
 from holotype.studio import app
 from holotype.studio.jobs import JobContext
 from holotype.studio.serve import bind
-from report.browser import browsing, chromium
 from studio.conftest import serving
+from studio.window import JOB_MS, SAVED, finished, press
 
 PUBLISHED_HEADS = True  # children read what is trained here
-SAVED = "#edits-button[data-state=saved]"
-JOB_MS = 120_000
-"""The longest that a job may take on a machine that others share."""
-
-
-@pytest.fixture(scope="module")
-def browser():
-    chromium()
-    with browsing() as opened:
-        yield opened
-
-
-class Window:
-    """A page of the studio that remembers what the console complained about."""
-
-    def __init__(self, browser: Any, **settings: Any) -> None:
-        self.context = browser.new_context(**{"viewport": {"width": 1280, "height": 900}, **settings})
-        self.tab = self.context.new_page()
-        self.tab.set_default_timeout(60_000)
-        self.complaints: list[str] = []
-        self.excused: tuple[str, ...] = ()
-        """Parts of complaints that a test brings about."""
-        self.tab.on("console", lambda m: m.type in ("error", "warning") and self.complaints.append(m.text))
-        self.tab.on("pageerror", lambda error: self.complaints.append(str(error)))
-
-    def open(self, link: str) -> Any:
-        self.tab.goto(link)
-        self.tab.wait_for_selector("body[data-ready]")
-        return self.tab
-
-    def view(self, name: str) -> None:
-        self.tab.evaluate("view => { location.hash = view; }", name)
-        self.tab.wait_for_selector(f"main.{name.partition('/')[0]}")
-
-    def focus(self, position: int) -> None:
-        self.tab.evaluate(
-            "at => document.querySelector('main > * .gallery:last-of-type').gallery.focus(at)", position
-        )
-
-
-@pytest.fixture
-def window(browser):
-    made: list[Window] = []
-
-    def make(**settings: Any) -> Window:
-        made.append(Window(browser, **settings))
-        return made[-1]
-
-    yield make
-    for one in made:
-        one.context.close()
-    complaints = [(words, one.excused) for one in made for words in one.complaints]
-    assert [words for words, excused in complaints if not any(part in words for part in excused)] == []
-
-
-def press(tab: Any, *keys: str) -> None:
-    for key in keys:
-        tab.keyboard.press(key)
 
 
 def edit_by_keys(tab: Any) -> None:
@@ -92,10 +33,6 @@ def edit_by_keys(tab: Any) -> None:
     tab.wait_for_selector("dialog", state="detached")
     press(tab, "u")
     tab.wait_for_selector(SAVED)
-
-
-def finished(tab: Any, title: str) -> None:
-    tab.wait_for_selector(f".job h2:text-is('{title}: done')", timeout=JOB_MS)
 
 
 def test_the_whole_loop_without_a_terminal(discovery: Path, serve, window) -> None:

@@ -86,11 +86,12 @@ def test_nothing_is_lost_and_nothing_counts_twice_when_the_server_is_killed(run:
     assert len(log) == len({edit.id for edit in log}) == 300
 
 
-def test_bad_input_is_a_sentence(run: Path, tmp_path: Path, holotype, monkeypatch) -> None:
+def test_bad_input_is_a_sentence(run: Path, squares_folder, tmp_path: Path, holotype, monkeypatch) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "photos").mkdir()
     cases = {
-        ("photos",): "holotype discover photos",
+        ("photos",): "There is no image in",
+        (squares_folder, "--read-only"): "without --read-only",
         ("nowhere",): "There is no folder nowhere",
         (run, "--port", "70000"): "from 1 to 65535",
         (run, "--assign", "nowhere"): "There is no nowhere",

@@ -11,19 +11,13 @@ from holotype.cli.common import echo
 from holotype.cli.options import DiscoverOptions
 from holotype.cli.train import score_lines
 from holotype.data.load import load_table
-from holotype.data.table import Table
-from holotype.discovery.backbone_choice import preview_backbone
-from holotype.discovery.collection import index_images, read_collection
-from holotype.discovery.dry_run import estimate_time, exif_summary, inspect_collection, preview_plan
-from holotype.discovery.pipeline import check_table, default_folder, discover_table, find_folder, with_vectors
-from holotype.discovery.plan import plan_round
+from holotype.discovery.pipeline import default_folder, discover_table, find_folder, preview_discovery
 from holotype.discovery.source import Source
 from holotype.embeddings.store import EmbeddingParts
 from holotype.results.describe import burst_events, burst_text
 from holotype.results.discovery import Category, Discovery, weighted_sizes
 from holotype.results.ensemble import stability_summary
 from holotype.runs.record import RunFolder
-from holotype.utils.device import pick_device
 from holotype.utils.text import plural
 
 MAX_LINES = 40
@@ -38,7 +32,8 @@ def discover_command(options: DiscoverOptions) -> None:
         EmbeddingParts(options.embeddings)  # what is wrong with the folder is said before anything else
     folder = options.out or find_folder(default_folder(source), table)
     if options.dry_run:
-        print_dry_run(table, options, folder)
+        for line in preview_discovery(table, config, folder, edits=edits, progress=progress):
+            echo(line)
         return
     embeddings, unlabelled = options.embeddings, tuple(options.unlabelled)
     kept = Source.of(
@@ -53,24 +48,6 @@ def discover_command(options: DiscoverOptions) -> None:
         table, config, folder, progress=progress, edits=edits, embeddings=embeddings, source=kept
     )
     echo(discovery_summary(found, folder))
-
-
-def print_dry_run(table: Table, options: DiscoverOptions, folder: Path) -> None:
-    """Print what a discovery would begin or go on with; raise the InputError that it would. Nothing is written."""
-    config, edits, progress = options.config, options.edits, options.progress
-    now = index_images(table, read_collection(folder), progress)
-    seen = inspect_collection(table, config, now, progress)
-    shots = exif_summary(seen.table, config, seen.shots)
-    echo("\n".join((*seen.lines, *shots, *seen.unread)))
-    config = with_vectors(config, table)
-    for part in (table, seen.table.take(seen.table.usable)):
-        check_table(part, config, folder)
-    plan = plan_round(folder, table, config, edits, now=now)
-    for line in preview_plan(plan):
-        echo(line)
-    if plan.trains:
-        network = preview_backbone(config.network, pick_device(config.device))
-        echo(estimate_time(table, config, network, len(plan.inputs.seeds), plan.to_embed))
 
 
 def category_lines(

@@ -198,7 +198,7 @@ class StudioOptions:
     studio: pip install 'holotype[studio]'."""
 
     run: Annotated[str, "RUN"]
-    """Folder of a finished run, or the folder of images of one in runs/."""
+    """Folder of a finished run, or a folder of images: a new one gets its run in runs/."""
     port: Annotated[Port, "N"] | None = None
     """Port of this computer (default: 8321, or the next one that is free)."""
     assign: Annotated[Path, "NEW"] | None = None

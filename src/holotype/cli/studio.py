@@ -15,6 +15,8 @@ def studio_command(options: StudioOptions) -> None:
         if importlib.util.find_spec(package) is None:
             raise InputError(f"The studio needs {package}; install it with pip install 'holotype[studio]'.")
     run, images = find_run(options.run)
+    if options.read_only and not run.is_dir():
+        raise InputError(f"There is no run of {images} to look at; start the studio without --read-only.")
     if options.assign is not None and not options.assign.exists():
         raise InputError(f"There is no {options.assign}; name the folder of new images with --assign.")
     from holotype.studio.jobs import JobContext
@@ -34,17 +36,18 @@ def studio_command(options: StudioOptions) -> None:
 
 
 def find_run(named: str) -> tuple[Path, str]:
-    """Return the run folder, and the images where these were named; InputError where there is no run to read."""
-    from holotype.data.load import folder_name
+    """Return the run folder, and the images where these were named; InputError where there is nothing to begin with.
+
+    The run of images that have none yet is empty.
+    """
+    from holotype.data.load import folder_name, stream_paths
     from holotype.results.discovery import DISCOVERY_FILE, check_discovery
 
     run, images = Path(named), ""
     default = Path("runs") / f"{folder_name(named)}-discover"
-    if not (run / DISCOVERY_FILE).is_file() and (default / DISCOVERY_FILE).is_file() and run.exists():
-        run, images = default, named
-    elif run.exists() and not any((run / name).exists() for name in (DISCOVERY_FILE, "identity.json")):
-        raise InputError(
-            f"{named} holds no run, and nor does {default}; make one: holotype discover {named}."
-        )
-    check_discovery(run)
+    if run.exists() and not any((run / name).exists() for name in (DISCOVERY_FILE, "identity.json")):
+        stream_paths(named)  # says it where there are no images
+        run, images = default, str(run.resolve())
+    if not images or (run / DISCOVERY_FILE).is_file():
+        check_discovery(run)
     return run.resolve(), images

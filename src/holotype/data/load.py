@@ -277,15 +277,15 @@ def with_readable_classes(table: Table) -> tuple[Table, list[str]]:
     return _keep_classes(table, [name for name in table.known if name in present]), gone
 
 
-def check_trainable(table: Table) -> None:
-    """Raise InputError unless usable images carry at least two known classes and some carry none."""
+def check_trainable(table: Table, classes: int = 2) -> None:
+    """Raise InputError unless usable images carry at least so many known classes and some carry none."""
     where = f" in {table.name}" if table.name else ""
     labelled = table.labelled & table.usable
-    if not labelled.any():
+    if classes and not labelled.any():
         cure = "put some into folders named after their class, or list them with --labels"
         raise InputError(f"No usable image{where} is labelled; {cure}.")
     present = sorted(set(table.label[labelled]))
-    if len(present) < 2:
+    if len(present) < classes:
         raise InputError(f"Only one known class ({present[0]!r}) has usable images{where}; label two.")
     if not (table.usable & ~table.labelled).any():
         cure = "put images without a label into a folder called unlabelled, or name the labels with --labels"

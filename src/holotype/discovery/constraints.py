@@ -6,6 +6,7 @@ confirmed    a label: the id of the category, or the word that was given
 moved        a label: the id of the category that the image was moved to
 rejected     no label, and out of the round, until it is moved or confirmed again
 merged       the most typical images of each part carry one label, that of the category which took the others in
+named        where no classes were known: the most typical images of a group carry its label, unless others were shown
 split        the images that were taken out are moved ones; nothing is said of those that stayed
 renamed      the id keeps its name
 
@@ -25,6 +26,7 @@ from holotype.data.duplicates import is_readable
 from holotype.data.load import with_readable_classes
 from holotype.data.table import Table
 from holotype.discovery.collection import Collection
+from holotype.discovery.groups import LEAST_CLASSES, METHOD
 from holotype.errors import InputError
 from holotype.results.discovery import Discovery
 from holotype.results.edits import CONFIRMED_NOTE, MOVED_NOTE, REJECTED_NOTE, AppliedEdits, merged_into
@@ -68,7 +70,7 @@ class Constraints:
         out = rows["key"][(rows["note"] == REJECTED_NOTE) & (rows["noted"] != REJECTED_NOTE)]
         rejected = (self.rejected | (set(out) - set(rows["key"][rows["now"] != ""]))) - stated.keys()
         earlier = {key: merged_into(label, merged) for key, label in self.labels.items()}
-        typical = typical_labels(rows, found.known)
+        typical = typical_labels(rows, found.known, self._named_groups(found, applied) - set(stated.values()))
         labels = {**typical, **earlier, **stated}
         labels = {key: label for key, label in labels.items() if key not in rejected}
         follow = (self.follow | (typical.keys() - earlier.keys())) - stated.keys()
@@ -78,6 +80,12 @@ class Constraints:
             names={**self.names, **rename_classes(found, applied.discovery)},
             follow=follow & labels.keys(),
         )
+
+    @staticmethod
+    def _named_groups(found: Discovery, applied: AppliedEdits) -> Set[str]:
+        """Ids of the groups that people gave a name where classes were still to be named (groups.py)."""
+        grouped = found.facts.method == METHOD and len(found.known) < LEAST_CLASSES
+        return rename_classes(found, applied.discovery).keys() if grouped else set()
 
     def of_repaired(self, now: Collection) -> Constraints:
         """With what was said of images before they were repaired, where nothing was said since."""
@@ -169,15 +177,15 @@ def edited_rows(found: Discovery, applied: AppliedEdits) -> pd.DataFrame:
     return rows.assign(taken=rows["key"].isin(rows["key"][taken]))
 
 
-def typical_labels(rows: pd.DataFrame, known: Sequence[str]) -> dict[str, str]:
-    """Labels of the parts of merged categories, of images that nobody moved by hand; a known class has labels of its
-    own. rows: of `edited_rows`."""
+def typical_labels(rows: pd.DataFrame, known: Sequence[str], named: Set[str] = frozenset()) -> dict[str, str]:
+    """Labels of the parts of merged categories, and of `named` ones, of images that nobody moved by hand; a known class
+    has labels of its own. rows: of `edited_rows`."""
     by_hand = rows["note"].isin((MOVED_NOTE, CONFIRMED_NOTE))
     stayed = rows[(rows["was"] != "") & (rows["now"] != "") & ~by_hand]
     wholes = set(stayed["now"][stayed["was"] != stayed["now"]])
     labels: dict[str, str] = {}
     for (part, whole), images in stayed.groupby(["was", "now"]):
-        if whole in wholes and part not in known:
+        if whole in wholes | named and part not in known:
             images = images[~images["taken"]].sort_values(["typicality", "path"], ascending=[False, True])
             labels |= dict.fromkeys(images["key"].drop_duplicates()[:TYPICAL_IMAGES], str(whole))
     return labels

@@ -28,6 +28,7 @@ from holotype.data.load import with_readable_classes
 from holotype.data.paths import find_images, relative
 from holotype.data.table import Table
 from holotype.discovery.collection import Collection, shown_names
+from holotype.discovery.groups import groups_line
 from holotype.discovery.plan import Round, RoundPlan
 from holotype.discovery.round_runner import burst_groups, count_bursts, exif_sentence, expected_k
 from holotype.discovery.training_plan import VIEWS_OF_A_STEP, methods_of, plan_length, resolve_settings
@@ -117,13 +118,14 @@ def _result(table: Table, config: DiscoverConfig, known: int, corrected: bool = 
         first += f" How many categories there are {how} (--k sets it)."
     elif int(config.k) >= known:
         first += f" {_room_text(int(config.k), known)}"
+    more = list(filter(None, [groups_line(table)]))
     if not size:
-        return [first]
+        return [first, *more]
     named = ", ".join(f"{name} {n:,}" for name, n in size.most_common(MAX_CLASSES_NAMED))
     if rest := [n for _, n in size.most_common()[MAX_CLASSES_NAMED:]]:
         least, most = min(rest), plural(max(rest), "image")
         named += f" and {len(rest):,} more of {most if least == max(rest) else f'{least:,} to {most}'}"
-    return [first, f"Classes by labelled images: {named}."]
+    return [first, f"Classes by labelled images: {named}.", *more]
 
 
 def _room_text(k: int, known: int) -> str:

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import dataclasses
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -29,9 +29,16 @@ from holotype.data.hashing import file_stamps
 from holotype.data.load import check_trainable, folder_name, load_table
 from holotype.data.paths import is_address, relative
 from holotype.data.table import Table
-from holotype.discovery.backbone_choice import BackboneChoice, choose_backbone
-from holotype.discovery.collection import Collection, read_collection, with_current_paths
-from holotype.discovery.dry_run import log_report
+from holotype.discovery.backbone_choice import BackboneChoice, choose_backbone, preview_backbone
+from holotype.discovery.collection import Collection, index_images, read_collection, with_current_paths
+from holotype.discovery.dry_run import (
+    estimate_time,
+    exif_summary,
+    inspect_collection,
+    log_report,
+    preview_plan,
+)
+from holotype.discovery.groups import round_config
 from holotype.discovery.plan import Round, RoundPlan, apply_plan, plan_round
 from holotype.discovery.round_runner import MIN_UNLABELLED, run_round
 from holotype.discovery.rounds import (
@@ -177,6 +184,25 @@ def with_vectors(config: DiscoverConfig, table: Table) -> DiscoverConfig:
     return config.with_network(vector_config(table.features.shape[1]))
 
 
+def preview_discovery(
+    table: Table, config: DiscoverConfig, folder: Path, *, edits: Path | None = None, progress: bool = False
+) -> Iterator[str]:
+    """Yield in lines what a discovery would begin or go on with; InputError as it would. Nothing is written."""
+    now = index_images(table, read_collection(folder), progress)
+    seen = inspect_collection(table, config, now, progress)
+    yield from (*seen.lines, *exif_summary(seen.table, config, seen.shots), *seen.unread)
+    config = with_vectors(config, table)
+    for part in (table, seen.table.take(seen.table.usable)):
+        check_table(part, config, folder)
+    plan = plan_round(folder, table, config, edits, now=now)
+    yield from preview_plan(plan)
+    if plan.trains:
+        network, needed = preview_backbone(config.network, pick_device(config.device)), plan.to_embed
+        config = round_config(plan.labelled, config)
+        seeds = 1 if config is not plan.config else len(plan.inputs.seeds)
+        yield estimate_time(table, config, network, seeds, needed)
+
+
 def write_round_result(folder: Path, now: Collection, progress: bool) -> Discovery:
     """Apply the log of edits to the last round, and write model, discovery, assignments and report."""
     number = last_round(folder)
@@ -216,7 +242,7 @@ def check_table(table: Table, config: DiscoverConfig, folder: Path) -> None:
             f"{MIN_UNLABELLED}, and hundreds to be of use."
         )
     if not last_round(folder):
-        check_trainable(table)
+        check_trainable(table, classes=0)
     if config.k != "auto":
         check_k(config.k, table, table.name)
 
@@ -359,4 +385,4 @@ def stored_backbone(folder: Path, wanted: BackboneConfig) -> BackboneConfig | No
 def check_method(table: Table, config: DiscoverConfig, chosen: BackboneChoice) -> None:
     """Refuse what cannot be trained before anything is written; a k that is estimated is looked at then."""
     k = max(len(table.known) + 1 if config.k == "auto" else config.k, len(table.known))
-    applicable_methods(methods_of(config), RunData(table, k), chosen.backbone)
+    applicable_methods(methods_of(round_config(table, config)), RunData(table, k), chosen.backbone)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Set
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
@@ -34,6 +34,7 @@ from holotype.discovery.collection import (
     with_labels,
 )
 from holotype.discovery.constraints import Constraints, check_images_left, without_edit_labels
+from holotype.discovery.groups import LEAST_CLASSES, round_config
 from holotype.discovery.rounds import (
     EditHistory,
     StepTimer,
@@ -182,6 +183,11 @@ class RoundPlan:
         found = self.history.discovery
         return with_current_paths(found, self.images) if found is not None else None
 
+    @property
+    def least_classes(self) -> int:
+        """Known classes that the round needs: none before the first training: groups can be proposed."""
+        return 0 if self.before is None or len(self.before.known) < LEAST_CLASSES else LEAST_CLASSES
+
     @cached_property
     def labelled(self) -> Table:
         """The table with the labels of edits."""
@@ -224,7 +230,7 @@ class RoundPlan:
             return
         if (self.source.usable & ~self.source.labelled).any():  # else it is not edits that have labelled all
             check_images_left(self.labelled, self.given, self.images.keys, self.folder)
-        check_trainable(self.labelled.take(~self.out))
+        check_trainable(self.labelled.take(~self.out), self.least_classes)
 
     def start(self) -> int:
         """Begin the round, or resume the one that was stopped; returns its number."""
@@ -273,7 +279,14 @@ class Round(RoundPlan):
     def of(cls, plan: RoundPlan, chosen: BackboneChoice, **more: Any) -> Round:
         """Return the round that was planned."""
         planned = {one.name: getattr(plan, one.name) for one in fields(RoundPlan)}
-        return cls(**planned, chosen=chosen, table=plan.labelled, **more)
+        return cls(**planned, chosen=chosen, table=plan.labelled, **more).fitted()
+
+    def fitted(self) -> Round:
+        """Return the round with the settings that its labels allow."""
+        config, seeds = round_config(self.active, self.config), self.inputs.seeds
+        self.inputs = replace(self.inputs, seeds=seeds if config == self.config else seeds[:1])
+        self.config = config
+        return self
 
     @property
     def own(self) -> Path:

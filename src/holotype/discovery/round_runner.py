@@ -78,9 +78,10 @@ def run_round(round: Round) -> None:
     if round.table.features is None:
         shots = load_exif(round.folder, round.table, round.digests, round.progress)
     apply_class_labels(round, embedded)
+    round.fitted()
     find_round_bursts(round, shots, embedded)
     check_images_left(round.table, round.given, round.images.keys, round.folder)
-    check_embedded(round.table, embedded.features, round.out)
+    check_embedded(round.table, embedded.features, round.out, round.least_classes)
     k, count = choose_k(round, embedded.features)
     check_enough(round.active, k)
     round.long_tail, round.sizes = choose_long_tail(round.config, round.drawn, embedded.features)
@@ -106,8 +107,9 @@ def add_note(embedded: Embeddings, rows: Iterable[int], words: str) -> None:
         embedded.note[row] = "; ".join(part for part in (embedded.note[row], words) if part)
 
 
-def check_embedded(table: Table, features: np.ndarray, out: np.ndarray) -> None:
-    """Raise InputError where images cannot be read or told apart. out: (N,) bool, those that people have rejected."""
+def check_embedded(table: Table, features: np.ndarray, out: np.ndarray, classes: int = 2) -> None:
+    """Raise InputError where images cannot be read or told apart. out: (N,) bool, those that people have rejected;
+    classes: how many must have labels."""
     unread = int((~table.usable).sum())
     usable = table.usable & ~out
     if unread:
@@ -118,7 +120,7 @@ def check_embedded(table: Table, features: np.ndarray, out: np.ndarray) -> None:
             f"({table.problem[~table.usable][0] if unread else 'there are no more'}); discover needs at least "
             f"{MIN_UNLABELLED}."
         )
-    check_trainable(table.take(usable))
+    check_trainable(table.take(usable), classes)
     rows = features[usable]
     if np.abs(rows - rows[0]).max() < 1e-5:
         raise InputError(

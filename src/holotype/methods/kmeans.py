@@ -64,8 +64,8 @@ class KMeans(NearestCentreMethod):
 
         nearest = torch.cdist(F.normalize(features, dim=-1), centres).argmin(dim=-1)
         votes = np.zeros((self.task.n_known, self.task.k))
-        known, cluster_of, counts = (x.cpu().numpy() for x in (label.clamp_min(0), nearest, label >= 0))
-        np.add.at(votes, (known, cluster_of), counts)
+        known, cluster_of = label.cpu().numpy(), nearest.cpu().numpy()
+        np.add.at(votes, (known[known >= 0], cluster_of[known >= 0]), 1)
         _, cluster = linear_sum_assignment(votes, maximize=True)
         rest = np.setdiff1d(np.arange(self.task.k), cluster)
         return torch.from_numpy(np.concatenate([cluster, rest])).to(centres.device)

@@ -88,7 +88,7 @@ class Gallery {
     return h("div", { class: "tile", role: "option", tabindex: position === 0 ? 0 : -1, "aria-selected": String(chosen),
       "aria-label": describe(i), title: describe(i), "data-position": position, "data-image": i },
     h("span", { class: "frame" }, thumb(i), badge(i)),
-    h("button", { class: "zoomer", type: "button", tabindex: -1, "aria-label": "Look closer", title: "Look closer (Enter)" }, "⤢"),
+    h("span", { class: "zoomer", "aria-hidden": "true", title: "Look closer (Enter)" }, "⤢"), // no button: an option holds none
     this.caption ? h("span", { class: "caption" }, this.caption(i)) : null);
   }
 

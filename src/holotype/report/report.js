@@ -11,7 +11,7 @@ const VIEWS = {
   alike: ["", alikeView],
   ...(studio ? studio.views : {}),
 };
-const MENU = Object.keys(VIEWS).filter((key) => VIEWS[key][0]); // the others are reached from a field or an image
+const MENU = studio?.menu ?? Object.keys(VIEWS).filter((key) => VIEWS[key][0]); // the others are reached from a field or an image
 
 let toastTimer = 0;
 function toast(words, undoing = null) {
@@ -183,7 +183,7 @@ function place() {
   try {
     id = decodeURIComponent(rest.join("/"));
   } catch { /* a broken address: the first category */ }
-  return [Object.hasOwn(VIEWS, view) ? view : "overview", id];
+  return [Object.hasOwn(VIEWS, view) ? view : MENU[0], id];
 }
 
 let shownAt = null;
@@ -221,12 +221,14 @@ function navigation(view) {
   button.classList.toggle("some", edits.length > 0);
 }
 
+/** All keys of this page; ? shows them, and Settings. */
 const KEY_WORDS = {
-  "1 to 9": "views", "arrows": "go to an image", Space: "select it", Enter: "look closer", s: "more like this", b: "frames of the burst", l: "lasso on the map",
-  "/": "find by name", m: "move", n: "new category", c: "confirm", r: "reject", u: "undo", Escape: "unselect", "?": "these keys",
+  [`1 to ${MENU.length}`]: "go to a view", "arrows": "from image to image, in galleries and on the map", Space: "select or unselect", Enter: "look closer", s: "more like this image",
+  "/": "find by file name", l: "the lasso on the map", m: "move the selected images, or else the one that has the focus", n: "split them off as a new category", c: "confirm them", r: "reject them",
+  b: "select the other frames of their bursts too", u: "undo the last edit", Escape: "unselect, close", "Ctrl P": "print, with pictures", "?": "show these keys", ...studio?.keys,
 };
-const showKeys = () => dialogue("Keys", "ask", closer(), h("h2", {}, "Keys"), h("dl", { class: "facts" },
-  Object.entries({ ...KEY_WORDS, ...studio?.keys }).map(([key, words]) => h("div", {}, h("dt", {}, h("kbd", {}, key)), h("dd", {}, words)))));
+const keyList = () => h("dl", { class: "facts keys" }, Object.entries(KEY_WORDS).map(([key, words]) => h("div", {}, h("dt", {}, h("kbd", {}, key)), h("dd", {}, words))));
+const showKeys = () => dialogue("Keys", "ask", closer(), h("h2", {}, "Keys"), keyList());
 
 const EDITING = { m: moveSelected, n: splitSelected, c: confirmSelected, r: rejectSelected, u: undo };
 const SHORTCUTS = { ...EDITING, b: selectBursts, l: toggleLasso, "/": () => findField().focus(), Escape: escape, "?": showKeys };

@@ -17,12 +17,13 @@ function overview() {
   const byCount = (a, b) => b.n - a.n;
   return [
     h("h1", { class: "headline" }, h("span", { class: "soft" }, `${plural(total.images, "image")}: `),
-      h("span", { class: "whole" }, glyph("known"), plural(old.length, "known class", "known classes")), " and ",
+      old.length ? [h("span", { class: "whole" }, glyph("known"), plural(old.length, "known class", "known classes")), " and "] : null,
       h("span", { class: "whole" }, glyph("novel"), plural(new_.length, "new category", "new categories"))),
     proportions(),
     partOnly(),
-    new_.length ? section("New categories", h("p", { class: "lead" }, "Groups of images that fit none of the known classes. The pictures are the most typical ones; the bars say which known classes they resemble."),
-      data.stability?.length ? h("p", { class: "soft stability" }, data.stability.join(" ")) : null,
+    new_.length ? section("New categories", h("p", { class: "lead" }, data.known.length > 1 ? "Groups of images that fit none of the known classes. The pictures are the most typical ones; the bars say which known classes they resemble."
+      : "Groups of images that look alike. Give at least two of them a name: the next round learns from it."),
+      data.stability?.length && data.known.length > 1 ? h("p", { class: "soft stability" }, data.stability.join(" ")) : null,
       h("div", { class: "cards" }, [...new_].sort(byCount).map(card)))
       : section("New categories", h("p", { class: "lead" }, "None: every image fits one of the known classes.")),
     section("Known classes", h("div", { class: "cards small" }, [...old].sort(byCount).map(card))),
@@ -251,7 +252,7 @@ function settingsView() {
     problems.length ? section(`${plural(problems.length, "image")} could not be read`, h("ul", { class: "problems" },
       problems.slice(0, 200).map(([i, words]) => h("li", {}, h("code", {}, name(Number(i))), " ", words)))) : null,
     section("What the words mean", h("dl", { class: "facts words" }, Object.entries(WORDS).map(([word, meaning]) => h("div", {}, h("dt", {}, word), h("dd", {}, meaning))))),
-    section("Keys", h("dl", { class: "facts" }, KEYS.map(([key, what]) => h("div", {}, h("dt", {}, h("kbd", {}, key)), h("dd", {}, what))))),
+    section("Keys", keyList()),
   ];
 }
 
@@ -267,8 +268,3 @@ const WORDS = {
   cohesion: "mean likeness of a category's images to their centre; 1 = all alike",
   separation: "distance of a category's centre to the nearest other one; 0 = they coincide",
 };
-const KEYS = [
-  ["1 … 6", "go to a view"], ["arrow keys", "from image to image, in galleries and on the map"], ["Space", "select or unselect"],
-  ["Enter", "look closer"], ["s", "more like this image"], ["/", "find by file name"], ["l", "the lasso on the map"], ["m", "move the selected images, or else the one that has the focus"], ["n", "split them off as a new category"], ["c", "confirm them"],
-  ["r", "reject them"], ...(images?.group ? [["b", "select the other frames of their bursts too"]] : []), ["Esc", "unselect, close"], ["u", "undo the last edit"], ["Ctrl P", "print, with pictures"],
-];

@@ -126,7 +126,8 @@ def renamed_note(note: str, names: Mapping[str, str]) -> str:
 
 
 def suggest_names(categories: Sequence[Category], known: Sequence[str]) -> list[str]:
-    """A name for each: its own for a known class, else `near Sneaker, new 1`, numbered per known class."""
+    """A name for each: its own for a known class, else `near Sneaker, new 1`, numbered per known class; "" where it is
+    like none."""
     count: dict[str, int] = {}
     names = []
     for category in categories:
@@ -136,7 +137,7 @@ def suggest_names(categories: Sequence[Category], known: Sequence[str]) -> list[
         values = np.nan_to_num(np.array(category.signature), nan=-np.inf)
         near = known[int(values.argmax())] if values.max(initial=-np.inf) >= LIKE else ""
         count[near] = count.get(near, 0) + 1
-        names.append(f"near {near}, new {count[near]}" if near else f"new {count[near]}")
+        names.append(f"near {near}, new {count[near]}" if near else "")
     return names
 
 

@@ -253,7 +253,7 @@ class RunResources:
             return self._vectors(self.data.table)
         store = self._decode(self.data.table)
         self.data.table = self.data.table.with_problems(store.problem)
-        check_trainable(self.data.table)
+        check_trainable(self.data.table, classes=2 if stages_of(self.experiment) else 0)
         return store
 
     @cached_property

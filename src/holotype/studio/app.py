@@ -8,7 +8,7 @@ image. Images are named by their row in the table of a run: no path ever comes f
     GET  /api/state           the same state: run_id, round, revision, edits, read_only, problem, job, jobs, difference
     POST /api/edits           {"edits": [{id, run, time, action, row, digest, category, value}]}
                               -> {"saved": [ids], "refused": {id: words}, "revision"}; saved = synced, sent twice = once
-    POST /api/job             {"start": name} or {"stop": true} -> {"job"}; names are those of jobs.JOBS
+    POST /api/job             {"start": name, "settings": {}} or {"stop": true} -> {"job"}; names are those of jobs.JOBS
     GET  /api/alike/ROW?run=  {"rows": [...], "likeness": [...]}: the most similar images, best first
     GET  /thumb/ROW?run=      a small JPEG
     GET  /image/ROW?run=      a large JPEG
@@ -20,6 +20,7 @@ Events, each {"type": ...}; live.js dispatches them in one place (SERVER_EVENTS)
     job       job: `jobs.JobState`, or null; jobs: what can be started
     round     run_id, round, words: the folder holds another round than before; the page loads itself anew to show it
     problem   words: why the folder cannot be used just now, "" = it can
+    look      look: lines and groups of the first look at a folder without a run (first_look.py)
     placement placement: `LearnedPlacement`, or null: images that were placed anew by the answers so far
 """
 
@@ -32,6 +33,7 @@ import logging
 import shutil
 from collections.abc import AsyncIterator
 from dataclasses import asdict
+from html import escape
 from pathlib import Path
 from typing import Any
 
@@ -42,8 +44,8 @@ from starlette.routing import Route
 
 from holotype.data.decode import ImageProblem
 from holotype.errors import InputError
-from holotype.studio.jobs import JobContext, JobRunner
-from holotype.studio.live import LiveRun, MissingImage, nearest_rows
+from holotype.studio.jobs import JobContext, JobRunner, first_settings
+from holotype.studio.live import LiveRun, MissingImage, child_lines, nearest_rows
 
 POLL_SECONDS = 0.4
 PING_SECONDS = 15.0
@@ -54,6 +56,8 @@ MAX_WAITING = 1_000
 """Events that a window may be behind before it is cut off; it reconnects by itself."""
 LEAST_FREE = 16 << 20
 """Bytes on the disk below which the page warns."""
+PROBLEM_PAGE = """<!doctype html><html lang="en"><meta charset="utf-8"><meta http-equiv="refresh" content="3">
+<meta name="color-scheme" content="light dark"><title>Holotype studio</title><h1>Holotype studio</h1><p>{words}</p>"""
 KEEP = {"Cache-Control": "private, max-age=86400, immutable"}
 
 log = logging.getLogger(__name__)
@@ -69,6 +73,8 @@ class Studio:
         self._windows: set[asyncio.Queue[dict[str, Any]]] = set()
         self._last_events: dict[str, Any] = {}
         """The last event of each type."""
+        self.look: dict[str, Any] = {}
+        """What the first look at a folder has found so far."""
         self._learned = "", 0
         """The round that was learned from last, and the number of its edits then."""
 
@@ -89,10 +95,11 @@ class Studio:
 
     @contextlib.asynccontextmanager
     async def lifespan(self, app: Starlette) -> AsyncIterator[None]:
-        watching = asyncio.create_task(self.watch())
+        tasks = [asyncio.create_task(self.watch()), asyncio.create_task(self.look_at_folder())]
         yield
-        watching.cancel()
-        await asyncio.wait([watching])
+        for task in tasks:
+            task.cancel()
+        await asyncio.wait(tasks)
         await self.jobs.close()
         self.run.pages.cleanup()
 
@@ -144,6 +151,20 @@ class Studio:
                 )
             self.ready.set()
             await asyncio.sleep(POLL_SECONDS)
+
+    async def look_at_folder(self) -> None:
+        """Tell the windows what a folder without a run holds, as it is found."""
+        await self.ready.wait()
+        if not (facts := self.run.page) or facts.round or not self.jobs.context.images or facts.runs:
+            return
+        words = self.jobs.context.images, str(self.run.folder)
+        try:
+            async for line in child_lines("holotype.studio.first_look", *words):
+                self.look |= json.loads(line)
+                self.broadcast("look", look=dict(self.look))
+        except InputError as error:
+            self.look["lines"] = [*self.look.get("lines", []), str(error)]
+            self.broadcast("look", look=dict(self.look))
 
     async def poll(self) -> None:
         """See what has changed in the folder, and send it to the windows."""
@@ -197,6 +218,7 @@ class Studio:
             "edits": self.run.edits_since(),
             "read_only": self.run.read_only,
             "problem": self.run.problem,
+            "look": self.look,
             "job": self.jobs.poll(),
             "jobs": self.jobs.available(),
         }
@@ -207,8 +229,9 @@ class Studio:
             raise InputError(self.run.problem)
 
     async def get_page(self, request: Request) -> Response:
-        await self._page_ready()
-        assert self.run.page is not None
+        await self.ready.wait()
+        if self.run.page is None:  # it is loaded again until there is one
+            return Response(PROBLEM_PAGE.format(words=escape(self.run.problem)), 409, media_type="text/html")
         policy = f"{self.run.page.policy}; frame-ancestors 'none'"
         text = await asyncio.to_thread(self.run.file("page.html").read_bytes)
         return Response(text, media_type="text/html", headers={"Content-Security-Policy": policy})
@@ -238,7 +261,8 @@ class Studio:
         if wish.get("stop"):
             self.jobs.stop()
         else:
-            self.jobs.start(str(wish.get("start")))
+            classes = self.run.page.classes if self.run.page else []
+            self.jobs.start(str(wish.get("start")), first_settings(wish.get("settings"), classes))
         self.broadcast_job()
         return JSONResponse({"job": self.jobs.poll()})
 
@@ -278,7 +302,7 @@ class Studio:
         try:
             if start != self.run.revision:
                 yield self._line({"type": "edits", **self._edits(start if start < self.run.revision else 0)})
-            for kind in ("job", "problem", "placement"):
+            for kind in ("job", "problem", "placement", "look"):
                 if kind in self._last_events:
                     yield self._line(self._last_events[kind])
             if facts := self.run.page:

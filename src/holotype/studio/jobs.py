@@ -13,12 +13,13 @@ import json
 import os
 import signal
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from holotype.errors import InputError
+from holotype.results.discovery import DISCOVERY_FILE
 from holotype.runs.status import status_of
 from holotype.studio.live import PYTHON
 
@@ -45,6 +46,8 @@ class JobContext:
     """That the command line has named; "" = those of the last round."""
     new_images: str = ""
     """Of --assign."""
+    settings: tuple[str, ...] = ()
+    """Of the first round, as flags."""
 
     @property
     def out(self) -> Path:
@@ -60,6 +63,33 @@ class Job:
     """Modules to start with their words, one after the other; InputError where it cannot be done."""
     result: str = ""
     """What it writes, from the run folder."""
+
+
+MOST_CATEGORIES, MOST_TRAININGS = 10_000, 9
+
+
+def first_settings(wish: Any, classes: list[str]) -> tuple[str, ...]:
+    """Return the flags of a first round that a page asks for: numbers, and classes of the folder; nothing else."""
+    if not isinstance(wish, dict):
+        return ()
+    flags = list[str]()
+    for name, most in (("k", MOST_CATEGORIES), ("seeds", MOST_TRAININGS)):
+        if (value := wish.get(name)) is not None:
+            if type(value) is not int or not 1 <= value <= most:
+                raise InputError(f"--{name} takes a whole number from 1 to {most:,}.")
+            flags.append(f"--{name}={value}")
+    heaps = wish.get("unlabelled") or []
+    if not isinstance(heaps, list) or not all(heap in classes for heap in heaps):
+        raise InputError("There is no such class in this folder.")
+    return (*flags, *(f"--unlabelled={heap}" for heap in heaps))
+
+
+def _discover(context: JobContext) -> list[list[str]]:
+    """The first round, or the next one."""
+    if not context.images or (context.run / DISCOVERY_FILE).is_file():
+        return _next_round(context)
+    words = [context.images, "--out", str(context.run), *context.settings, "--no-progress"]
+    return [["holotype", "discover", *words]]
 
 
 def _next_round(context: JobContext) -> list[list[str]]:
@@ -118,7 +148,7 @@ def _take_back(context: JobContext) -> list[list[str]]:
 
 
 JOBS = {
-    "discover": Job("Next round", _next_round),
+    "discover": Job("Next round", _discover),
     "learn": Job("Learn at once", _learn),
     "write": Job(
         "Write folders",
@@ -189,8 +219,9 @@ class JobRunner:
             return str(error)
         return ""
 
-    def start(self, name: str) -> None:
-        """Start a job; InputError where there is no such one, another one runs, or it cannot be done."""
+    def start(self, name: str, settings: tuple[str, ...] = ()) -> None:
+        """Start a job; InputError where there is no such one, another one runs, or it cannot be done. settings: of a
+        first round."""
         if name not in JOBS:
             raise InputError("There is no such job.")
         before = self._task
@@ -198,8 +229,8 @@ class JobRunner:
             if self.state.name != "learn" or name == "learn":
                 raise InputError(f"{self.state.title} is running; wait for it, or stop it.")
             self.stop()  # it begins by itself and holds nobody up
-        job = JOBS[name]
-        commands = [[*PYTHON, *words] for words in job.commands(self.context)]
+        job, context = JOBS[name], replace(self.context, settings=settings)
+        commands = [[*PYTHON, *words] for words in job.commands(context)]
         self.context.out.mkdir(parents=True, exist_ok=True)
         (self.context.out / LOG).unlink(missing_ok=True)
         self.state = JobState(name, job.title, "running", datetime.now(UTC).isoformat(timespec="seconds"))

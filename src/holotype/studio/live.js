@@ -11,6 +11,7 @@ const live = {
   job: served?.job ?? null,
   jobs: served?.jobs ?? [],
   problem: served?.problem ?? "",
+  look: served?.look ?? {}, // what the first look at a folder has found: { lines, groups }
   placement: served?.placement ?? null, // { run_id, edits, rows, ids, probability }: images placed anew by the answers so far
   pending: null, // one that the page does not show yet
   learned: null, // { words, moved, from } of the last one that it shows
@@ -143,6 +144,7 @@ const SERVER_EVENTS = {
     drawWork();
   },
   round(event) {
+    if (data.first && event.run_id !== data.run_id) return location.replace("/"); // nothing can be lost here
     live.round = event.run_id === data.run_id ? null : event;
     drawState();
   },
@@ -150,6 +152,10 @@ const SERVER_EVENTS = {
     if (placement && (placement.run_id !== data.run_id || JSON.stringify(placement) === JSON.stringify(live.pending ?? live.placement))) return;
     live.pending = placement;
     drawState();
+  },
+  look({ look }) {
+    live.look = look;
+    drawLook();
   },
   problem({ words }) {
     live.problem = words;
@@ -226,7 +232,8 @@ const pictureAt = (kind, i) => `/${kind}/${i}?run=${coded(data.run_id)}`;
 if (served) {
   studio = {
     Gallery: VirtualGallery,
-    readOnly: () => served.read_only,
+    menu: data.first ? ["start"] : null,
+    readOnly: () => served.read_only || (data.first ? "There is nothing to correct before the first round." : ""),
     address: (i) => (images.problem[i] ? null : pictureAt("image", i)),
     thumb(i, cover, lazy) {
       if (images.problem[i]) return h("span", { class: "thumb missing", title: "no picture" }, "?");
@@ -247,7 +254,7 @@ if (served) {
     store: queueChanges,
     editsLabel,
     editsLead: () => h("p", { class: "lead" }, served.read_only || `They are in the run folder as soon as they are saved${unsaved() ? `; ${number(unsaved())} are on their way` : ""}. The next round learns from them.`),
-    views: { rounds: ["Rounds", () => roundsView()], questions: ["Questions", () => questionsView()], check: ["", (id) => checkView(id)], number: ["", () => numberView()] },
+    views: { start: [data.first ? "Start" : "", () => startView()], rounds: ["Rounds", () => roundsView()], questions: ["Questions", () => questionsView()], check: ["", (id) => checkView(id)], number: ["", () => numberView()] },
     keys: { "in Questions": "y yes, c only the first six, n no, 1 to 9 one of the categories, Enter a name, x skip, u undo" },
     key: (key) => place()[0] === "questions" && questionKey(key),
     badge: (key) => (key === "rounds" && isRunning() ? h("span", { class: "n" }, progressWords(live.job) || "…") : null),

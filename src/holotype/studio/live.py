@@ -7,11 +7,13 @@ builds into a temporary folder (page.py).
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import re
 import shutil
 import sys
 from collections import OrderedDict
+from collections.abc import AsyncIterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -46,6 +48,8 @@ THUMB_SIDE, IMAGE_SIDE = 232, 2048
 """Longer side of a picture in pixels; thumbnails are twice as large as they are shown on most screens."""
 MAX_CACHED = 4_000
 """Thumbnails in memory: about 20 MB."""
+MAX_LINE = 1 << 20
+"""Bytes of a line of a child."""
 NEIGHBOURS = 12
 BLOCK = 8_192
 """Rows of features that are compared at once."""
@@ -72,9 +76,9 @@ def file_signature(file: Path) -> Signature | None:
 class LiveRun:
     """One run folder and the page that shows it."""
 
-    def __init__(self, folder: Path, read_only: str = "") -> None:
-        """read_only: why nothing may be written, in a sentence; "" = all may."""
-        self.folder, self.read_only = folder, read_only
+    def __init__(self, folder: Path, read_only: str = "", images: str = "") -> None:
+        """read_only: why nothing may be written, in a sentence; "" = all may. images: shown before the first round."""
+        self.folder, self.read_only, self.images = folder, read_only, images
         self.log = EditLog(folder)
         """All lines of it; their number is the revision."""
         self.problem = ""
@@ -105,7 +109,7 @@ class LiveRun:
         self._builds += 1
         out, now = Path(self.pages.name, str(self._builds)), self._signatures()
         try:
-            await build_in_child(self.folder, out)
+            await build_in_child(self.folder, out, self.images)
         except InputError as error:
             self._broken = now, str(error)
             raise
@@ -243,20 +247,33 @@ class LiveRun:
         return content
 
 
-async def build_in_child(run: Path, out: Path) -> None:
+async def build_in_child(run: Path, out: Path, images: str = "") -> None:
     """Build the page in a process of its own, which ends with this task. Raises InputError with its sentence."""
+    async for _ in child_lines("holotype.studio.page", str(run), str(out), images):
+        pass
+
+
+async def child_lines(*words: str) -> AsyncIterator[bytes]:
+    """Yield what a module prints in a process that ends with this task. Raises InputError with its last sentence."""
     child = await asyncio.create_subprocess_exec(
-        *PYTHON, "holotype.studio.page", str(run), str(out),
-        stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.DEVNULL, stderr=asyncio.subprocess.PIPE,
+        *PYTHON, *words, stdin=asyncio.subprocess.DEVNULL, limit=MAX_LINE,
+        stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
     )  # fmt: skip
+    assert child.stdout is not None
+    assert child.stderr is not None
+    saying = asyncio.create_task(child.stderr.read())
     try:
-        said = (await child.communicate())[1].decode(errors="replace").strip()
-    except asyncio.CancelledError:  # the studio closes
-        child.kill()
+        async for line in child.stdout:
+            yield line
+        said = (await saying).decode(errors="replace").strip()
         await child.wait()
-        raise
+    finally:
+        if child.returncode is None:  # the studio closes
+            with contextlib.suppress(ProcessLookupError):
+                child.kill()
+            await child.wait()
     if child.returncode:
-        raise InputError(said.splitlines()[-1] if said else "The page of the run could not be built.")
+        raise InputError(said.splitlines()[-1] if said else "The page could not be built.")
 
 
 def encode_picture(file: str, side: int) -> bytes:

@@ -1,11 +1,12 @@
-"""The page of a run, built in a process of its own: `python -m holotype.studio.page RUN OUT`.
+"""The page of a run, built in a process of its own: `python -m holotype.studio.page RUN OUT [IMAGES]`.
 
 The server holds neither the table of a large run nor the libraries that read it; it starts at once and stays small. OUT
 gets three files: page.html, data.js (what the page knows, as report/page_data.py writes it, with every image, in the
 order of the table) and facts.json (`PageFacts`: what the server needs of it).
 
 The page has the last round as it ended. The edits of that round come from the log, and are applied by the page, so that
-each of them can be taken back. A run of `holotype train` has no rounds: what was applied to it stays applied.
+each of them can be taken back. A run of `holotype train` has no rounds: what was applied to it stays applied. Before
+the first round the page has the images alone (first_look.py).
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     from holotype.results.discovery import Discovery
 
 HERE = Path(__file__).parent
-SCRIPTS = ("grid.js", "live.js", "rounds.js", "queue.js", "explore.js")
+SCRIPTS = ("grid.js", "live.js", "rounds.js", "queue.js", "explore.js", "start.js")
 """Between those of the report and report.js, which starts the page."""
 POLICY = (
     "default-src 'none'; img-src 'self' data: blob:; script-src 'self' '{script}'; style-src '{style}'; "
@@ -58,24 +59,29 @@ class PageFacts:
     """What the last round has changed, in words; "" where it is the first."""
     held: list[str] = field(default_factory=list)
     """Ids of the edits that the data of the page hold already."""
+    classes: list[str] = field(default_factory=list)
+    """Of the labels, before the first round."""
 
 
 def read_facts(folder: Path) -> PageFacts:
     return PageFacts(**json.loads((folder / "facts.json").read_bytes()))
 
 
-def build_page(run: Path, out: Path) -> PageFacts:
-    """Write the files of the page of a run folder into `out`. Raises InputError where there is no run that it reads."""
+def build_page(run: Path, out: Path, images: str = "") -> PageFacts:
+    """Write the files of the page of a run folder into `out`, or of its images where there is no run yet. Raises
+    InputError where there is none that it reads."""
     import numpy as np
 
     from holotype.report import build
     from holotype.report.page_data import ShownImages, locate_image, page_data
     from holotype.report.redact import build_redactor, redact_names_in_data
-    from holotype.results.discovery import FEATURES, read_features
+    from holotype.results.discovery import DISCOVERY_FILE, FEATURES, read_features
     from holotype.results.ensemble import stability_summary
     from holotype.results.hierarchy import save_tree
+    from holotype.studio.first_look import unplaced
 
-    found, before, own = read_rounds(run)
+    first = bool(images) and not (run / DISCOVERY_FILE).is_file()
+    found, before, own = (unplaced(images), None, run) if first else read_rounds(run)
     paths = [str(path) for path in found.images["path"]]
     files = [locate_image(path, found.facts.root) for path in paths]
     shown = ShownImages(np.arange(len(paths)), paths, files)
@@ -87,6 +93,7 @@ def build_page(run: Path, out: Path) -> PageFacts:
     tree = save_tree(run, found, None)  # without features none is made
     data["around"] = build.page_around(found, tree)
     data["tree"] = asdict(tree) if tree else None
+    data["first"] = Counter(found.images["label"][found.images["label"] != ""]) if first else None
     data["difference"] = difference(before, found) if before else None
     data = redact_names_in_data(data, build_redactor(paths, found.facts.root, run))
     *scripts, last = build.SCRIPT_FILES
@@ -102,7 +109,7 @@ def build_page(run: Path, out: Path) -> PageFacts:
     edits = found.facts.edits
     facts = PageFacts(
         found.run_id,
-        [found.run_id, *found.facts.earlier_runs],
+        [] if first else [found.run_id, *found.facts.earlier_runs],
         found.facts.round,
         policy,
         str(own / FEATURES) if features is not None else "",
@@ -111,6 +118,7 @@ def build_page(run: Path, out: Path) -> PageFacts:
         found.digests,
         data["difference"]["words"] if before else "",
         [*edits.applied, *edits.refused],
+        list(found.known) if first else [],
     )
     for name, text in zip(FILES, (page, build.data_script(data), json.dumps(asdict(facts))), strict=True):
         write_text(out / name, text)
@@ -172,4 +180,4 @@ def difference(before: Discovery, after: Discovery) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    run_as_child(lambda run, out: build_page(Path(run), Path(out)))
+    run_as_child(lambda run, out, images="": build_page(Path(run), Path(out), images))

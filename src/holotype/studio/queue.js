@@ -12,6 +12,7 @@ const queue = {
   candidates: [], // categories that its keys 1 to 9 mean
   asked: new Set(), // keys of those that were skipped, or answered in a way that leaves no edit
   changes: [], // images that each of the last ten answers has changed
+  unsure: 0, // images of which nobody is sure, one of a burst; some of them are questions
 };
 try {
   queue.asked = new Set(JSON.parse(localStorage.getItem(REMEMBERED) ?? "[]"));
@@ -50,13 +51,13 @@ function imageQuestions() {
   list.sort((a, b) => (images.probability[a] ?? 0) - (images.probability[b] ?? 0));
   const count = new Map();
   const found = [];
+  queue.unsure = 0;
   const answered = (i) => framesOf(i).some((frame) => now.confirmed.has(frame));
   for (const i of onePerBurst(list)) {
     const c = now.category[i];
-    if (queue.asked.has(`image ${now.keys[i]}`) || answered(i) || (count.get(c) ?? 0) >= PER_CATEGORY) continue;
+    if (queue.asked.has(`image ${now.keys[i]}`) || answered(i) || !++queue.unsure || found.length >= MOST_SINGLES || (count.get(c) ?? 0) >= PER_CATEGORY) continue;
     count.set(c, (count.get(c) ?? 0) + 1);
     found.push({ kind: "image", key: `image ${now.keys[i]}`, category: now.categories[c], images: [i], value: doubtOf([i]) * Math.max(1, framesOf(i).length) });
-    if (found.length >= MOST_SINGLES) break;
   }
   return found;
 }
@@ -185,7 +186,7 @@ function questionsView() {
   const { question } = queue;
   queue.candidates = question ? candidates(question) : [];
   all.filter(({ kind }) => kind === "image").slice(0, 3).forEach(({ images: [i] }) => studio.lookForAlike(i)); // they come next
-  const left = all.length;
+  const left = all.filter(({ kind }) => kind !== "image").length + queue.unsure;
   const changed = queue.changes.reduce((sum, n) => sum + n, 0);
   const count = h("p", { class: "soft", role: "status" }, left ? plural(left, "question") : "No questions",
     ` left. ${queue.changes.length ? `The last ${plural(queue.changes.length, "answer has", "answers have")} changed ${plural(changed, "image")}.` : ""}`);

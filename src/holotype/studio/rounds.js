@@ -39,7 +39,7 @@ function lossCurve(points) {
 function jobPanel(job) {
   const runs = isRunning();
   const facts = [job.phase, progressWords(job), timeLeft(job.seconds_left)].filter(Boolean).join(", ");
-  return h("section", { class: "job" }, h("h2", {}, `${job.title}: ${JOB_STATES[job.state]}`),
+  return h("section", { class: "job" }, h("h2", {}, `${data.first ? "First round" : job.title}: ${JOB_STATES[job.state]}`),
     runs ? h("progress", { "aria-label": job.phase || job.title, max: job.steps ?? null, value: job.steps ? job.step ?? 0 : null }) : null,
     runs && facts ? h("p", { class: "facts-line" }, facts) : null,
     runs ? lossCurve(job.curve) : null,
@@ -65,7 +65,7 @@ function workPanel() {
 /** The parts that follow the job, wherever they are shown. */
 function drawWork() {
   const work = document.getElementById("work");
-  if (work) refill(work, workPanel().filter(Boolean));
+  if (work) refill(work, (data.first ? firstPanel() : workPanel()).filter(Boolean));
   const badge = studio.badge("rounds");
   const entry = document.querySelector('#nav a[href="#rounds"]');
   if (entry && (entry.querySelector(".n")?.textContent ?? "") !== (badge?.textContent ?? "")) entry.replaceChildren(VIEWS.rounds[0], ...(badge ? [badge] : []));

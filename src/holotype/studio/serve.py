@@ -69,7 +69,7 @@ class Server(uvicorn.Server):
 
     def __init__(self, context: JobContext, listener: socket.socket, read_only: str = "") -> None:
         self.port = listener.getsockname()[1]
-        self.studio = Studio(LiveRun(context.run, read_only), context)
+        self.studio = Studio(LiveRun(context.run, read_only, context.images), context)
         self.guard = Guard(self.studio.app(), self.port)
         super().__init__(
             uvicorn.Config(
@@ -100,6 +100,7 @@ def serve(
     context: JobContext, port: int | None, *, read_only: bool, browser: bool, say: Callable[[str], None]
 ) -> None:
     """Serve until Ctrl-C. say: prints a line. Raises InputError where the address cannot be had."""
+    context.run.mkdir(parents=True, exist_ok=True)  # the one of a folder that has none yet
     with bind(port) as listener, claimed_run(context.run, read_only) as why, TemporaryDirectory() as private:
         server = Server(context, listener, why)
         opener = (Path(private) if why else context.out) / OPENER
