@@ -169,7 +169,7 @@ def test_what_is_like_nothing_is_called_like_nothing() -> None:
     found = three(features=np.eye(3, 4, dtype=np.float32) + np.float32(0.02)).categories[2]
     assert 0 < max(found.signature) < LIKE
     assert not any(name in f"{found.words} {found.suggested}".split() for name in ("a", "b"))
-    assert found.suggested == "new 1"
+    assert found.suggested == ""
 
 
 def test_small_and_odd_collections() -> None:
