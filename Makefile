@@ -24,8 +24,10 @@ PYTEST := -m pytest -n 2 --dist loadfile --max-worker-restart 0
 test: $(READY)  ## the whole test suite, without clusters and trackers
 	$(BIN)/python $(PYTEST) -m 'not ray and not trackers'
 
-test-integrations: $(READY)  ## tests on a Ray cluster of this machine, and with trackers, offline
+test-integrations: $(READY)  ## tests on a Ray cluster of this machine, with trackers, offline, and an audit of the studio
 	$(BIN)/python $(PYTEST) -m 'ray or trackers'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps axe-playwright-python
+	$(BIN)/python -m pytest tests/studio/test_folder_journey.py -k audit
 
 # By hand, before a release. The environments of the first two are kept for the next time.
 test-newest: VERSIONS = --upgrade --upgrade-strategy eager
