@@ -21,13 +21,17 @@ demo: $(READY)  ## discover the categories of the embedded sample, and score the
 
 # A process that breaks down ends the run, and is told: pytest-xdist 3.8 waits for ever after it has replaced one.
 PYTEST := -m pytest -n 2 --dist loadfile --max-worker-restart 0
-test: $(READY)  ## the whole test suite, without clusters and trackers
-	$(BIN)/python $(PYTEST) -m 'not ray and not trackers'
+test: $(READY)  ## the whole test suite, without clusters, trackers and other foreign packages
+	$(BIN)/python $(PYTEST) -m 'not ray and not trackers and not packages'
 
-test-integrations: $(READY)  ## tests on a Ray cluster of this machine, with trackers, offline, and an audit of the studio
-	$(BIN)/python $(PYTEST) -m 'ray or trackers'
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps axe-playwright-python
-	$(BIN)/python -m pytest tests/studio/test_folder_journey.py -k audit
+INTEGRATIONS := pydicom label-studio-sdk datumaro fiftyone python-dwca-reader open_clip_torch
+test-integrations: $(READY)  ## tests on a Ray cluster of this machine, with trackers and the packages that read our exports
+	test -x $(VENV)-integrations/bin/python || $(PYTHON) -m venv $(VENV)-integrations
+	$(VENV)-integrations/bin/python -m pip install --quiet --disable-pip-version-check --no-compile -c constraints.txt -e '.[dev,trackers]'
+	$(VENV)-integrations/bin/python -m pip install --quiet --disable-pip-version-check --no-compile $(INTEGRATIONS)
+	$(VENV)-integrations/bin/python -m pip install --quiet --disable-pip-version-check --no-deps axe-playwright-python
+	$(VENV)-integrations/bin/python $(PYTEST) -m 'ray or trackers or packages'
+	$(VENV)-integrations/bin/python -m pytest tests/studio/test_folder_journey.py -k audit
 
 # By hand, before a release. The environments of the first two are kept for the next time.
 test-newest: VERSIONS = --upgrade --upgrade-strategy eager
@@ -56,4 +60,4 @@ lint: $(READY)  ## style and types
 	$(BIN)/mypy
 
 clean:
-	rm -rf $(VENV) $(VENV)-newest $(VENV)-oldest site .mypy_cache .ruff_cache .pytest_cache
+	rm -rf $(VENV) $(VENV)-integrations $(VENV)-newest $(VENV)-oldest site .mypy_cache .ruff_cache .pytest_cache

@@ -107,7 +107,7 @@ def test_16_bit_grey_is_scaled_and_turned_and_32_bits_are_refused(suffix: str, t
     pixels, note = read(tmp_path / f"a.{suffix}")
     assert pixels[0, :, 0].tolist() == np.rint(values[0] / 257).astype(int).tolist()
     assert (pixels == pixels[..., :1]).all()
-    assert "16-bit" in note
+    assert "0 to 65,535" in note
     Image.fromarray(np.ones((4, 4), dtype=np.float32)).save(tmp_path / "f.tif")
     assert "8 or 16 bits" in problem(tmp_path / "f.tif")
 
@@ -153,7 +153,9 @@ def test_first_frame_with_a_note_and_what_is_no_image_or_vanishes(tmp_path: Path
     }
     for name, message in said.items():
         assert message in problem(tmp_path / name)
-    assert (".heic" in IMAGE_EXTENSIONS) is not ("pillow-heif would read it" in problem(tmp_path / "a.heic"))
+    assert (".heic" in IMAGE_EXTENSIONS) is not (
+        "pillow-heif>=1.3 would read it" in problem(tmp_path / "a.heic")
+    )
     monkeypatch.setattr(decode.os.path, "isfile", lambda path: True)
     assert "cannot be read (No such file or directory)" in problem(tmp_path / "gone.jpg")
 
@@ -227,7 +229,8 @@ def test_endings_decoders_and_the_documentation_agree(monkeypatch: pytest.Monkey
     assert not set(decoders()) & {"EPS", "WMF", "PSD", "FPX", "MIC", "PDF", "JPEG2000", "ICNS", "IM"}
     text = DOCS.read_text(encoding="utf-8")
     assert [ending for ending in {*IMAGE_EXTENSIONS, *HEIF} if f"`{ending}`" not in text] == []
-    assert install_hint("IMG_1.HEIC") == ("" if ".heic" in IMAGE_EXTENSIONS else "pillow-heif")
+    assert install_hint("IMG_1.HEIC") == ("" if ".heic" in IMAGE_EXTENSIONS else "pillow-heif>=1.3")
+    assert install_hint("scan.dcm") == ("" if ".dcm" in IMAGE_EXTENSIONS else "holotype[dicom]")
     assert install_hint("a.jpg") == install_hint("a.mov") == install_hint("") == ""
     registered, module = [], types.ModuleType("pillow_heif")
     module.register_heif_opener = lambda: registered.append("HEIF")  # type: ignore[attr-defined]

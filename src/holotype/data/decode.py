@@ -15,7 +15,7 @@ import os
 import warnings
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from threading import Condition
+from threading import Condition, Lock
 from typing import Any
 
 import numpy as np
@@ -28,6 +28,7 @@ from holotype.data.hashing import open_image_bytes
 from holotype.data.image_files import ArchiveProblem, decoders, install_hint, read_array, split_archive
 from holotype.data.paths import is_address
 from holotype.data.storage import StorageError
+from holotype.data.window import WIDE_MODES, Window, apply_window, stated_window, usual_window, window_note
 from holotype.errors import InputError
 from holotype.utils.atomic import write_bytes
 from holotype.utils.device import cpu_count
@@ -41,9 +42,15 @@ STRIP = 1 << 20
 GREY_16 = ("I;16", "I;16L", "I;16B", "I;16N")
 SMALL_MODES = {"1": 1, "L": 1, "P": 1} | dict.fromkeys(GREY_16, 2)
 """Bytes of a pixel in Pillow's memory; 4 in all other modes."""
-COSTLY_MODES = {"WEBP": 16, "AVIF": 12, "HEIF": 12}
+COSTLY_MODES = {"WEBP": 16, "AVIF": 12, "HEIF": 12, "DICOM": 12}
 """Bytes that decoding takes per pixel at most: these decoders hold the picture several times. Measured were 16 for WebP
 and 9 for AVIF; HEIF is taken to be like AVIF."""
+SCALED = ("JPEG", "TIFF")
+"""Kinds of which a small version can be read where the whole is too large."""
+MAX_PAGES = 32
+"""Pages of a TIFF that are looked at for smaller versions of the first."""
+SAME_SHAPE = 0.02
+"""Largest difference between the ratios of sides of two such pages."""
 ROWS_PER_STRIP, TILE_LENGTH = 278, 323
 TURN_NAMES = "FLIP_LEFT_RIGHT ROTATE_180 FLIP_TOP_BOTTOM TRANSPOSE ROTATE_270 TRANSVERSE ROTATE_90"
 TURNS = {number: Image.Transpose[name] for number, name in enumerate(TURN_NAMES.split(), start=2)}
@@ -110,6 +117,7 @@ class OpenImage:
         """part: the box that is wanted of it; None = the whole."""
         self._image, self._path, self._wanted = image, path, part
         self._orientation = 1
+        self._window: Window | None = None
         self.nbytes = nbytes
         """Memory that `load` and `rgb` take, at most."""
         self.note = ""
@@ -121,10 +129,16 @@ class OpenImage:
         self._image.load()
         if min(self._image.size) < 1:
             raise ImageProblem(f"{self._path} has no pixels.")
-        if self._image.mode in ("I", "F"):
-            raise ImageProblem(f"{self._path} has 32-bit values of unknown range; save it with 8 or 16 bits.")
+        depth = ""
+        if self._image.mode in WIDE_MODES:
+            self._window = stated_window(self._image)
+            if self._window is None and self._image.mode in ("I", "F"):
+                raise ImageProblem(
+                    f"{self._path} has 32-bit values and states no window; save it with 8 or 16 bits, or with one."
+                )
+            self._window = self._window or usual_window(self._image)
+            depth = window_note(self._window)
         self._orientation, exif = _orientation(self._image)
-        depth = "16-bit grey values divided by 257" if self._image.mode in GREY_16 else ""
         self.note = "; ".join(note for note in (frames, exif, depth) if note)
 
     def shot(self) -> ExifData:
@@ -179,7 +193,7 @@ class OpenImage:
             part = self._image.crop(box)
         if self._orientation in TURNS:
             part = part.transpose(TURNS[self._orientation])
-        return _to_rgb(part)
+        return _to_rgb(part, self._window)
 
 
 @contextlib.contextmanager
@@ -201,22 +215,57 @@ def open_image(path: str, about: int | None = None) -> Iterator[OpenImage]:
             raise ImageProblem(f"{path} is not a file.")
         if (os.path.getsize(name) if isinstance(content, str) else content.getbuffer().nbytes) == 0:
             raise ImageProblem(f"{path} is empty (0 bytes).")
-        with Image.open(content, formats=decoders()) as file:
+        with _opened(content) as file:
+            if about and file.format == "TIFF":
+                _seek_reduced(file, math.ceil(about / min(box.w, box.h)) if box else about)
             size = file.size
             if about and file.format == "JPEG" and file.mode == "RGB":
                 least = math.ceil(about / min(box.w, box.h)) if box else about
                 file.draft("RGB", (least, least))
             nbytes = decoding_bytes(file, size, box)
-            if math.prod(size) > MAX_PIXELS or nbytes > MAX_BYTES:
+            if math.prod(file.size) > MAX_PIXELS or nbytes > MAX_BYTES:
                 sides = f"{size[0]:,} x {size[1]:,} pixels"
                 raise ImageProblem(
-                    f"{path} is too large ({sides}, {nbytes / 1e9:.1f} GB to decode); shrink it."
+                    f"{path} is too large ({sides}, {nbytes / 1e9:.1f} GB to decode); shrink it, or save it as JPEG "
+                    "or as a TIFF with smaller pages, of which the one that is needed is read."
                 )
             yield OpenImage(file, path, nbytes, box)
     except ImageProblem:
         raise
     except Exception as error:  # decoders fail in many ways on damaged files; none may stop a run
         raise ImageProblem(_decode_error(error, path)) from error
+
+
+_bound_lock = Lock()
+
+
+def _opened(content: str | io.BytesIO) -> Image.Image:
+    """Open a file of any size: what is decoded of it is bounded by `open_image`, which may be a small part."""
+    try:
+        return Image.open(content, formats=decoders())
+    except Image.DecompressionBombError:
+        if isinstance(content, io.BytesIO):
+            content.seek(0)
+        with _bound_lock:
+            bound, Image.MAX_IMAGE_PIXELS = Image.MAX_IMAGE_PIXELS, None
+            try:
+                return Image.open(content, formats=SCALED)
+            except UnidentifiedImageError:
+                raise Image.DecompressionBombError from None
+            finally:
+                Image.MAX_IMAGE_PIXELS = bound
+
+
+def _seek_reduced(file: Image.Image, about: int) -> None:
+    """Go to the smallest page of a scan that shows the whole of it with sides of at least `about` pixels."""
+    (width, height), best = file.size, (math.prod(file.size), 0)
+    for page in range(1, min(getattr(file, "n_frames", 1), MAX_PAGES)):
+        file.seek(page)
+        w, h = file.size
+        alike = abs(w * height - h * width) <= SAME_SHAPE * width * height
+        if alike and min(w, h) >= about and w < width:
+            best = min(best, (w * h, page))
+    file.seek(best[1])
 
 
 def _decode_error(error: Exception, path: str) -> str:
@@ -228,7 +277,7 @@ def _decode_error(error: Exception, path: str) -> str:
         hint = f"; {package} would read it if it were installed" if package else ""
         return f"{path} is not an image of a kind that can be read{hint}."
     if isinstance(error, Image.DecompressionBombError | Image.DecompressionBombWarning):
-        return f"{path} has more than {MAX_PIXELS:,} pixels; shrink it first."
+        return f"{path} is too large (more than {MAX_PIXELS:,} pixels); shrink it first."
     if isinstance(error, MemoryError):
         return f"{path} takes more memory than there is; shrink it first."
     if isinstance(error, OSError) and error.errno is not None:
@@ -265,6 +314,8 @@ def _frames_note(image: Image.Image) -> str:
     frames = int(getattr(image, "n_frames", 1))
     if frames <= 1 or image.format == "MPO":
         return ""
+    if image.tell():
+        return "a smaller page of the scan used"
     image.seek(0)
     return f"first of {frames} frames used"
 
@@ -281,11 +332,9 @@ def _orientation(image: Image.Image) -> tuple[int, str]:
     return (orientation if orientation in TURNS else 1), ""
 
 
-def _to_rgb(image: Image.Image) -> Image.Image:
-    if image.mode in GREY_16:
-        # 65535 = 255 * 257, so that white stays white; PIL's own conversion clips at 255
-        grey = np.asarray(image).astype(np.uint32)
-        return Image.fromarray(((grey + 128) // 257).astype(np.uint8)).convert("RGB")
+def _to_rgb(image: Image.Image, window: Window | None = None) -> Image.Image:
+    if window is not None:  # PIL's own conversion clips at 255
+        return Image.fromarray(apply_window(np.asarray(image), window)).convert("RGB")
     if image.mode in ("LA", "La", "PA", "RGBA", "RGBa") or "transparency" in image.info:
         layer = image.convert("RGBA")
         white = Image.new("RGBA", layer.size, (255, 255, 255, 255))

@@ -23,13 +23,16 @@ from holotype.data.paths import is_address, split_member
 from holotype.data.storage import remote_stamp
 from holotype.errors import InputError
 
-DECODERS = ("JPEG", "PNG", "GIF", "BMP", "DIB", "TIFF", "WEBP", "PPM", "AVIF", "HEIF")
+DECODERS = ("JPEG", "PNG", "GIF", "BMP", "DIB", "TIFF", "WEBP", "PPM", "AVIF", "HEIF", "DICOM")
 """Pillow's names, the most frequent first; that of JPEG opens MPO as well. Those that are not there are left out."""
 HEIF = (".heic", ".heif")
 HAS_HEIF = find_spec("pillow_heif") is not None
+DICOM = (".dcm", ".dicom")
+HAS_DICOM = find_spec("pydicom") is not None
 IMAGE_EXTENSIONS = (
     *(".avif", ".bmp", ".dib", ".gif", ".jfif", ".jpe", ".jpeg", ".jpg", ".mpo", ".pgm", ".png", ".ppm"),
     *(".tif", ".tiff", ".webp", *(HEIF if HAS_HEIF else ())),
+    *(DICOM if HAS_DICOM else ()),
 )
 """Files that end so are images, in capitals or not."""
 
@@ -39,12 +42,16 @@ def decoders() -> tuple[str, ...]:
     """Return those of DECODERS that are there; for `formats` of every Image.open."""
     if HAS_HEIF:
         importlib.import_module("pillow_heif").register_heif_opener()
+    if HAS_DICOM:
+        importlib.import_module("holotype.data.dicom").register()
     Image.init()
     return tuple(name for name in DECODERS if name in Image.OPEN)
 
 
 def install_hint(name: str) -> str:
     """Return what would read a file of this name; "" where nothing is known that would, or where it is there."""
+    if name.lower().endswith(DICOM) and not HAS_DICOM:
+        return "holotype[dicom]"
     return "pillow-heif>=1.3" if name.lower().endswith(HEIF) and not HAS_HEIF else ""
 
 
