@@ -78,7 +78,7 @@ def test_a_working_folder_that_was_deleted(holotype, tmp_path: Path, monkeypatch
         ("train simgcd {images}", ("--k",)),
         ("train simgcd {images} {tiny} --k 1", ("--k 1", "2 known classes")),
         ("train simgcd {tmp}/absent.csv {tiny}", ("red-99.png", "2 of the 2")),
-        ("train simgcd {images} {tiny} --labels {tmp}/column.csv", ("'label'", "'class'")),
+        ("train simgcd {images} {tiny} --labels {tmp}/column.csv", ("'label'", "'note'")),
         ("train simgcd {tmp}/twice.csv {tiny}", ("red-00.png", "line 3: 'green'")),
         ("train simgcd {images} {tiny} --train.batch_size 65 --out {tmp}/run", ("65", "--train.batch-size")),
         ("train kmeans {images} {tiny} --out {tmp}/column.csv/run", ("column.csv",)),
@@ -93,7 +93,7 @@ def test_images_labels_and_files(
     red = squares_folder / "red" / "red-00.png"
     (tmp_path / "empty").mkdir()
     write_csv(tmp_path / "absent.csv", "path,label", [("red/red-00.png", "red"), ("red/red-99.png", "red")])
-    write_csv(tmp_path / "column.csv", "path,class", [("red/red-00.png", "red")])
+    write_csv(tmp_path / "column.csv", "path,note", [("red/red-00.png", "red")])
     write_csv(tmp_path / "twice.csv", "path,label", [(str(red), "red"), (str(red), "green")])
     (tmp_path / "preset.yaml").write_text("method_name: rpc\ndataset: fashion-sample\npreset: default\n")
     (tmp_path / "bad.yaml").write_text("method_name: rpc\ndataset: cub\ntrain: {epoch: 3}\n")

@@ -91,7 +91,7 @@ def test_files_are_counted_by_their_ending_and_what_systems_leave_is_not(tmp_pat
     assert [file.name for file in found.images if file.suffix == ".jpg"] == ["a.jpg"]
     assert found.passed == Counter({".mov": 2, "": 1} | heic)
     words = found.words()
-    assert not heic or "2 .heic files (install pillow-heif)" in words
+    assert not heic or "2 .heic files (install pillow-heif>=1.3)" in words
     assert "2 .mov files" in words
     assert "1 file without an ending" in words
     touch(tmp_path / "zoo", *(f"{i}.x{j}" for j in range(9) for i in range(10 - j)))

@@ -44,7 +44,7 @@ COMMANDS = {
     "studio": "correct the result and train further rounds in the browser, live",
     "cut": "show what another number of categories would merge or split, without training",
     "assign": "place new images in the categories of a run",
-    "write": "write the results of a run as folders, labels, COCO or Camtrap DP",
+    "write": "write the results of a run for other programs: folders, labels, COCO, Label Studio and more",
     "estimate-k": "estimate how many categories there are",
     "embed": "write the backbone's features of every image",
     "sample": "draw a sample that covers a large collection, with weights",

@@ -159,7 +159,7 @@ class DiscoverOptions(LabelsOptions, BoxOptions, CodeOptions, ProgressOptions):
     embeddings: Dir | None = None
     """What holotype embed wrote of these images, or of all that holotype sample drew them from."""
     edits: File | None = None
-    """edits.csv as exported from the report of this run."""
+    """edits.csv of the report of this run, or what Label Studio (.json) or CVAT (.xml) exported."""
     config: DiscoverConfig = field(default_factory=DiscoverConfig)
 
     @property
@@ -183,7 +183,7 @@ class ReportOptions(CodeOptions, RunningOptions):
     run: RunDir
     """Folder of a finished run."""
     edits: File | None = None
-    """edits.csv as exported from the report."""
+    """edits.csv of the report, or what Label Studio (.json) or CVAT (.xml) exported."""
     zip: File | None = None
     """Also write the report and its tables into one zip to mail, without paths of this computer."""
     with_paths: bool = False

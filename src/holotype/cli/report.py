@@ -13,8 +13,9 @@ from holotype.discovery.rounds import apply_log, count_edits, identify_images, n
 from holotype.export.zip import MAIL_FOLDER, ZipResult, write_zip
 from holotype.report import build_report
 from holotype.report.projection import add_projection
+from holotype.results.annotated import read_corrections
 from holotype.results.discovery import Discovery
-from holotype.results.edits import EDIT_LOG, AppliedEdits, Edit, append_edits, read_edits
+from holotype.results.edits import EDIT_LOG, AppliedEdits, Edit, append_edits
 from holotype.results.review_queue import QUEUE_FILE, write_queue
 from holotype.utils.atomic import clean_partial_tree, refuse_existing, refuse_links
 from holotype.utils.locks import lock_folder
@@ -32,7 +33,7 @@ def report_command(options: ReportOptions) -> None:
         add_projection(folder, device=options.device, progress=progress)
         new: Sequence[Edit] = ()
         if options.edits:
-            edits = identify_images(folder, read_edits(options.edits))
+            edits = identify_images(folder, read_corrections(folder, options.edits))
             kept = f"{count_edits(folder, edits)}; all are kept in {folder / EDIT_LOG}"
             new = append_edits(folder, edits)
             echo(f"{options.edits}: {kept if edits else 'there is no edit in it'}.")

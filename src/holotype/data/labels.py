@@ -100,10 +100,10 @@ def read_list(file: Path) -> LabelFile:
     label."""
     columns, line = read_csv_rows(file)
     names = usual_names(list(columns))
-    if renamed := [f"{one!r} for {name}" for one, name in zip(columns, names, strict=True) if one != name]:
+    as_written, columns = list(columns), dict(zip(names, columns.values(), strict=True))
+    path = columns[path_column(file, names, as_written)]
+    if renamed := [f"{one!r} for {name}" for one, name in zip(as_written, names, strict=True) if one != name]:
         log.info(f"{file}: the column {' and '.join(renamed)} is taken.")
-    columns = dict(zip(names, columns.values(), strict=True))
-    path = columns[path_column(file, columns)]
     if not path:
         raise InputError(f"{file} lists no image; add a line for each.")
     label = [value.strip() for value in columns.get("label", [""] * len(path))]
@@ -179,9 +179,10 @@ def usual_names(names: Sequence[str]) -> list[str]:
     return found
 
 
-def path_column(file: Path, names: Collection[str]) -> str:
-    """Return the column of paths; InputError where there is none, or several columns without a label."""
-    listed = ", ".join(map(repr, names))
+def path_column(file: Path, names: Collection[str], as_written: Sequence[str] = ()) -> str:
+    """Return the column of paths; InputError where there is none, or several columns without a label. as_written: the
+    names as the file has them, for the sentence."""
+    listed = ", ".join(map(repr, as_written or names))
     column = next((name for name in ("path", "file_name") if name in names), None)
     if column is None:
         raise InputError(f"{file} has no column 'path' or 'file_name', only {listed}; name it.")

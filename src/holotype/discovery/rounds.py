@@ -26,6 +26,7 @@ from holotype.discovery.collection import Collection, read_collection, shown_nam
 from holotype.discovery.constraints import Constraints
 from holotype.errors import InputError, Stopped, signal_of
 from holotype.report.redact import short_names
+from holotype.results.annotated import read_corrections
 from holotype.results.describe import renamed_categories
 from holotype.results.discovery import FEATURES, Category, Discovery, checked_features, write_csv
 from holotype.results.edits import (
@@ -39,7 +40,6 @@ from holotype.results.edits import (
     merged_into,
     new_edits,
     place_anew,
-    read_edits,
     read_log,
     read_placement,
     run_ids,
@@ -95,12 +95,11 @@ def last_round(folder: Path) -> int:
 
 def read_edits_of(folder: Path, file: Path, now: Collection) -> list[Edit]:
     """Read a file of edits for the discovery in a folder; InputError where there is none that it could correct."""
-    edits = read_edits(file)
     if not last_round(folder):
         raise InputError(
             f"{folder} holds no discovery that {file} could correct; run holotype discover without --edits first."
         )
-    return identify_images(folder, edits, now)
+    return identify_images(folder, read_corrections(folder, file), now)
 
 
 def identify_images(folder: Path, edits: Sequence[Edit], now: Collection | None = None) -> list[Edit]:

@@ -53,5 +53,18 @@ EXPORTERS = (
         "labels", "FILE", "Labels for the next discovery (CSV).", "results_table:write_labels", ("all",)
     ),
     Exporter("coco", "FILE", "COCO JSON, with the boxes, or the whole image as box.", "coco:write_coco"),
+    Exporter(
+        "label_studio",
+        "FILE",
+        "Tasks with predictions for Label Studio (JSON).",
+        "annotation_tools:write_label_studio",
+    ),
+    Exporter(
+        "cvat", "FILE", "Annotations for CVAT (XML, CVAT for images 1.1).", "annotation_tools:write_cvat"
+    ),
+    Exporter(
+        "fiftyone", "FILE", "Labels of a dataset of FiftyOne (JSON).", "annotation_tools:write_fiftyone"
+    ),
+    Exporter("darwin_core", "DIR", "A Darwin Core Archive of occurrences.", "darwin_core:write_darwin_core"),
     Exporter("camtrap_dp", "DIR", "A Camtrap DP package.", "camtrap:write_camtrap", ("copy", "deployments")),
 )
