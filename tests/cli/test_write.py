@@ -44,7 +44,7 @@ def test_it_says_what_was_written(run, tmp_path, holotype, write) -> None:
 @pytest.mark.parametrize(
     ("words", "told"),
     [
-        ("{run}", "needs --folders, --labels, --coco or --camtrap-dp"),
+        ("{run}", "needs --folders, --labels, --coco, "),
         ("{run} --coco {out}/a.json --all", "--all says nothing about --coco; it goes with --labels."),
         ("{run} --labels {out}/a.csv --copy", "it goes with --folders or --camtrap-dp"),
         ("{run} --camtrap-dp {out}/a --deployments none.csv", "none.csv does not exist"),
