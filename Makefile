@@ -25,20 +25,14 @@ test: $(READY)  ## the whole test suite, without clusters, trackers and other fo
 	$(BIN)/python $(PYTEST) -m 'not ray and not trackers and not packages'
 
 INTEGRATIONS := pydicom label-studio-sdk datumaro fiftyone python-dwca-reader open_clip_torch
-INTEGRATIONS := pydicom label-studio-sdk datumaro fiftyone python-dwca-reader open_clip_torch
+WITH := $(VENV)-integrations/bin/python
 test-integrations: $(READY)  ## tests on a Ray cluster of this machine, with trackers and the packages that read our exports
-	test -x $(VENV)-integrations/bin/python || $(PYTHON) -m venv $(VENV)-integrations
-	$(VENV)-integrations/bin/python -m pip install --quiet --disable-pip-version-check --no-compile -c constraints.txt -e '.[dev,trackers]'
-	$(VENV)-integrations/bin/python -m pip install --quiet --disable-pip-version-check --no-compile $(INTEGRATIONS)
-	$(VENV)-integrations/bin/python -m pip install --quiet --disable-pip-version-check --no-deps axe-playwright-python
-	$(VENV)-integrations/bin/python $(PYTEST) -m 'ray or trackers or packages'
-	$(VENV)-integrations/bin/python -m pytest tests/studio/test_folder_journey.py -k audit
-	test -x $(VENV)-integrations/bin/python || $(PYTHON) -m venv $(VENV)-integrations
-	$(VENV)-integrations/bin/python -m pip install --quiet --disable-pip-version-check --no-compile -c constraints.txt -e '.[dev,trackers]'
-	$(VENV)-integrations/bin/python -m pip install --quiet --disable-pip-version-check --no-compile $(INTEGRATIONS)
-	$(VENV)-integrations/bin/python -m pip install --quiet --disable-pip-version-check --no-deps axe-playwright-python
-	$(VENV)-integrations/bin/python $(PYTEST) -m 'ray or trackers or packages'
-	$(VENV)-integrations/bin/python -m pytest tests/studio/test_folder_journey.py -k audit
+	test -x $(WITH) || $(PYTHON) -m venv $(VENV)-integrations
+	$(WITH) -m pip install --quiet --disable-pip-version-check --no-compile -c constraints.txt -e '.[dev,trackers]'
+	$(WITH) -m pip install --quiet --disable-pip-version-check --no-compile $(INTEGRATIONS)
+	$(WITH) -m pip install --quiet --disable-pip-version-check --no-deps axe-playwright-python
+	$(WITH) $(PYTEST) -m 'ray or trackers or packages'
+	$(WITH) -m pytest tests/studio/test_folder_journey.py -k audit
 
 # By hand, before a release. The environments of the first two are kept for the next time.
 test-newest: VERSIONS = --upgrade --upgrade-strategy eager
