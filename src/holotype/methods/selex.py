@@ -37,7 +37,7 @@ from holotype.methods.base import SOFTNESS, Batch, Images, NearestCentreMethod, 
 from holotype.models.heads import GCDHead
 
 FIRST, LATER, LAST = 10, 3, 10
-"""Iterations of k-means in the first epoch, in those after it, and at the end; clusters merge in one after the first."""
+"""Iterations of k-means in the first epoch, in those after it, and at the end; later clusters merge in one."""
 
 
 def hierarchy(n_known: int, k: int) -> list[tuple[int, int]]:
