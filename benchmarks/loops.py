@@ -213,7 +213,9 @@ def time_rounds(loops: list[Loop], plan: Plan, device: torch.device) -> Timing:
 
 Row = dict[str, Any]
 
-TOKEN_METHODS = ("simgcd", "debgcd", "rpc", "gcd", "rs", "uno", "protogcd", "dccl")
+WRAPPED = {"eagc+simgcd": 1, "eagc+selex": 1, "bia+simgcd": 0, "hyp+simgcd": 0}
+"""Compositions, and the stage of each that takes the time."""
+TOKEN_METHODS = ("simgcd", "debgcd", "rpc", "gcd", "rs", "uno", "protogcd", "dccl", "selex", *WRAPPED)
 """All whose stages take tokens, and which can so draw from a cache."""
 SETTINGS: dict[str, dict[str, Any]] = {
     "dccl": {"recluster": NEVER},
@@ -230,7 +232,8 @@ def methods(bench: Bench, effort: Effort) -> Iterator[Row]:
 
     def measured(name: str) -> Row:
         store, cache = bench.store(), bench.cache()
-        return measure_loop(bench, name, effort.methods, store, cache, settings=SETTINGS.get(name))
+        settings, stage = SETTINGS.get(name), WRAPPED.get(name, 0)
+        return measure_loop(bench, name, effort.methods, store, cache, settings=settings, stage=stage)
 
     return each((partial(measured, name) for name in TOKEN_METHODS), bench)
 

@@ -12,11 +12,13 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from holotype.clustering.balanced_kmeans import balanced_kmeans
 from holotype.clustering.kmeans import semi_supervised_centres
 from holotype.clustering.knn import neighbour_graph
 from holotype.config.schema import TrainConfig
 from holotype.methods._infomap import communities, drop_small_communities
 from holotype.methods.dccl import DCCLConfig
+from holotype.methods.selex import FIRST
 from holotype.training.encoder import Encoder
 from holotype.utils.device import cpu_count
 from loops import Bench, cache_record, free, image_stages, measure_loop, measure_together, methods
@@ -119,6 +121,7 @@ def clustering(bench: Bench, effort: Effort) -> Iterator[Row]:
     bench.drop()
     yield time_communities(effort.communities)
     yield time_kmeans(effort.kmeans, bench.world.device)
+    yield time_balanced(effort.communities, bench.world.device)
 
 
 def time_communities(size: Clusters) -> Row:
@@ -142,6 +145,22 @@ def time_communities(size: Clusters) -> Row:
         "graph_seconds": round(graph_seconds, 3),
         "search_seconds": round(search_seconds, 3),
         "seconds": round(graph_seconds + search_seconds, 3),
+    }
+
+
+def time_balanced(size: Clusters, device: torch.device) -> Row:
+    """A level of SelEx's clusters as its first epoch finds them, where the features lie on the device."""
+    features, label = (given.to(device) for given in made_features(size))
+    cluster = partial(balanced_kmeans, features, features[: size.classes], label, iterations=FIRST)
+    found = [clocked(cluster, device)[0] for _ in range(REPEATS)]
+    return {
+        "what": "balanced k-means",
+        "where": torch.cuda.get_device_name(device) if device.type == "cuda" else cores(),
+        "images": size.images,
+        "dim": size.dim,
+        "k": size.classes,
+        "detail": f"{FIRST} iterations",
+        "seconds": round(median(found), 4),
     }
 
 

@@ -60,7 +60,7 @@ def test_a_whole_run(tmp_path: Path, capsys) -> None:
     assert record["parts"]["ceilings"]["share"] > 0
     assert [row["method"] for row in record["parts"]["methods"]] == list(loops.TOKEN_METHODS)
     assert [row["method"] for row in record["parts"]["image_stages"]] == ["sptnet"] * 2 + ["promptcal"] * 2
-    assert [row["images"] for row in record["parts"]["clustering"]] == [60, 80]
+    assert [row["images"] for row in record["parts"]["clustering"]] == [60, 80, 60]
     assert record["torch"] == torch.__version__
     assert record["command"].startswith("python benchmarks/speed.py --device cpu --n-images 32")
     assert record["n_images"] == 32
@@ -110,7 +110,7 @@ def test_what_fails_costs_its_own_rows_alone(tmp_path: Path, monkeypatch, capsys
     found = json.loads(out.read_text())["parts"]
     assert list(found) == ["methods", "clustering"]
     assert [row["method"] for row in found["methods"]] == ["simgcd", "rs"]
-    assert len(found["clustering"]) == 2
+    assert len(found["clustering"]) == 3
     assert "failed, as told above: exact, methods." in capsys.readouterr().err
 
 
