@@ -13,6 +13,7 @@ from holotype.cli.common import echo
 from holotype.cli.options import MAX_SHARD, EmbedOptions, ImageOptions, SampleOptions, ShardOptions
 from holotype.config.schema import BACKBONE_FIELDS, BackboneConfig, resolved_backbone
 from holotype.data.datasets.registry import BENCHMARKS, check_dataset, load_benchmark
+from holotype.data.decode_stream import DRAFT
 from holotype.data.gcd_split import gcd_split
 from holotype.data.labels import write_sample_file
 from holotype.data.load import collection_name, load_table, paths_of, stream_paths
@@ -44,7 +45,7 @@ def embed_command(options: EmbedOptions) -> int:
         source, paths = source_stream(options)
         chosen = choose_network(options)
         net, config = chosen.backbone, resolved_backbone(chosen.config)
-        facts, named = backbone_facts(net), {"backbone": net.name}
+        facts, named = backbone_facts(net), {"backbone": net.name, "draft": DRAFT}
         request = ShardRequest(facts, source, paths, shard_size(options), named)
         planned = prepare_shards(folder, request, share)
         job = EmbedShard(str(folder.resolve()), config, options.device)

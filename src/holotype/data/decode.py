@@ -113,9 +113,18 @@ def read_image(path: str) -> tuple[Image.Image, str]:
 class OpenImage:
     """An image whose file is open. What decoding takes is known; the pixels come on demand, upright and as RGB."""
 
-    def __init__(self, image: Image.Image, path: str, nbytes: int, part: CutBox | None = None) -> None:
-        """part: the box that is wanted of it; None = the whole."""
+    def __init__(
+        self,
+        image: Image.Image,
+        path: str,
+        nbytes: int,
+        part: CutBox | None = None,
+        drafted: tuple[int, tuple[int, int]] | None = None,
+    ) -> None:
+        """part: the box that is wanted of it; None = the whole. drafted: how many times smaller it is decoded, and its
+        size in the file."""
         self._image, self._path, self._wanted = image, path, part
+        self._drafted = drafted or (1, image.size)
         self._orientation = 1
         self._window: Window | None = None
         self.nbytes = nbytes
@@ -157,18 +166,35 @@ class OpenImage:
     @property
     def size(self) -> tuple[int, int]:
         """Return width and height, upright."""
-        left, top, right, bottom = self._cut
+        left, top, right, bottom = self._cut(self._image.size)
         return right - left, bottom - top
 
     @property
-    def _cut(self) -> Rectangle:
-        """Return what is wanted of the upright image."""
-        width, height = self._image.size if self._orientation < 5 else self._image.size[::-1]
+    def whole(self) -> tuple[int, int]:
+        """Return the size that it would have if it were not decoded smaller."""
+        left, top, right, bottom = self._cut(self._drafted[1])
+        return right - left, bottom - top
+
+    @property
+    def frame(self) -> Box:
+        """Return where all of that lies in `rgb`: of an image decoded smaller, the last pixels are less than one."""
+        times, stored = self._drafted
+        if self._wanted is not None:
+            return 0, 0, *self.size
+        width, height = stored[0] / times, stored[1] / times
+        left = self._image.width - width if self._orientation in (2, 3, 7, 8) else 0
+        top = self._image.height - height if self._orientation in (3, 4, 6, 7) else 0
+        box = (left, top, left + width, top + height)
+        return box if self._orientation < 5 else (box[1], box[0], box[3], box[2])
+
+    def _cut(self, size: tuple[int, int]) -> Rectangle:
+        """Return what is wanted of the upright image. size: as stored."""
+        width, height = size if self._orientation < 5 else size[::-1]
         return self._wanted.cut((width, height)) if self._wanted else (0, 0, width, height)
 
     def rgb(self) -> Image.Image:
         """Return the whole image, or the box of it."""
-        left, top, right, bottom = self._cut
+        left, top, right, bottom = self._cut(self._image.size)
         if _is_rgb(self._image) and self._orientation == 1 and self._wanted is None:
             return self._image
         lines = max(1, STRIP // (right - left))
@@ -218,10 +244,11 @@ def open_image(path: str, about: int | None = None) -> Iterator[OpenImage]:
         with _opened(content) as file:
             if about and file.format == "TIFF":
                 _seek_reduced(file, math.ceil(about / min(box.w, box.h)) if box else about)
-            size = file.size
-            if about and file.format == "JPEG" and file.mode == "RGB":
+            size, times = file.size, 1
+            if about and file.format in ("JPEG", "MPO") and file.mode == "RGB":
                 least = math.ceil(about / min(box.w, box.h)) if box else about
-                file.draft("RGB", (least, least))
+                if drafted := file.draft("RGB", (least, least)):
+                    times = round(size[0] / drafted[1][2])
             nbytes = decoding_bytes(file, size, box)
             if math.prod(file.size) > MAX_PIXELS or nbytes > MAX_BYTES:
                 sides = f"{size[0]:,} x {size[1]:,} pixels"
@@ -229,7 +256,7 @@ def open_image(path: str, about: int | None = None) -> Iterator[OpenImage]:
                     f"{path} is too large ({sides}, {nbytes / 1e9:.1f} GB to decode); shrink it, or save it as JPEG "
                     "or as a TIFF with smaller pages, of which the one that is needed is read."
                 )
-            yield OpenImage(file, path, nbytes, box)
+            yield OpenImage(file, path, nbytes, box, (times, size))
     except ImageProblem:
         raise
     except Exception as error:  # decoders fail in many ways on damaged files; none may stop a run

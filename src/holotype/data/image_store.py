@@ -16,71 +16,19 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
-from functools import partial
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 import numpy as np
 import torch
-from PIL import Image
 from torch import Tensor
 
 from holotype.data.augment import CropParams
-from holotype.data.decode import DECODE_BUDGET, Box, ImageProblem, open_image
+from holotype.data.decode_stream import DecodedImages, decode_in_order
 from holotype.errors import InputError
-from holotype.utils.device import cpu_count, thread_map
+from holotype.utils.device import cpu_count
 from holotype.utils.memory import LEVELS, PLACE_NAMES, Budget, Level, is_out_of_memory
 from holotype.utils.text import format_bytes
-
-LONGEST_SIDE_RATIO = 4
-"""An image's longer side is cut to at most this many times its shorter side."""
-
-
-class Decoded(NamedTuple):
-    """One image on its way into the buffer; (0, 0, 3) pixels if it has a problem."""
-
-    pixels: np.ndarray
-    problem: str
-    note: str
-
-
-def _decode_one(path: str, short: int) -> Decoded:
-    """Read and resize one image; whatever goes wrong becomes its problem."""
-    try:
-        with open_image(path) as image, DECODE_BUDGET.taken(image.nbytes), image.loaded():
-            size, box, cut = _target(image.size, short)
-            resized = image.rgb().resize(size, Image.Resampling.BICUBIC, box)
-        return Decoded(np.asarray(resized), "", "; ".join(x for x in (image.note, cut) if x))
-    except ImageProblem as problem:
-        return Decoded(np.empty((0, 0, 3), dtype=np.uint8), str(problem), "")
-
-
-def _target(size: tuple[int, int], short: int) -> tuple[tuple[int, int], Box | None, str]:
-    """Return the size that brings the shorter side to `short`; where the longer side is cut, also the part to take and
-    a note."""
-    width, height = size
-    side = min(width, height)
-    to_width, to_height = short * width // side, short * height // side
-    limit = LONGEST_SIDE_RATIO * short
-    if max(to_width, to_height) <= limit:
-        return (to_width, to_height), None, ""
-    # Only the middle is ever computed: a strip one pixel high would fill the memory if resized whole.
-    keep_width, keep_height = min(to_width, limit), min(to_height, limit)
-    x, y = (to_width - keep_width) // 2, (to_height - keep_height) // 2
-    left, right = x * width / to_width, (x + keep_width) * width / to_width
-    top, bottom = y * height / to_height, (y + keep_height) * height / to_height
-    note = f"{width} x {height} pixels: only the middle used, {LONGEST_SIDE_RATIO} times the shorter side"
-    return (keep_width, keep_height), (left, top, right, bottom), note
-
-
-def decode_in_order(
-    paths: Sequence[str], short: int, workers: int | None, progress: bool
-) -> Iterator[Decoded]:
-    """Decode in threads and yield in the order of `paths`, with a bar on the terminal."""
-    if workers is not None and workers < 1:
-        raise InputError(f"{workers} decoding workers cannot work; give at least 1.")
-    return thread_map(partial(_decode_one, short=short), paths, "Reading images", progress, workers)
-
 
 SPILL_MARGIN = 32
 """Images after which the mean size so far tells what all of them will take."""
@@ -218,18 +166,19 @@ class ImageStore:
         workers: int | None = None,
         progress: bool = True,
         spill: SpillConfig | None = None,
+        decoded: DecodedImages | None = None,
     ) -> ImageStore:
         """Read every image of `paths` for crops of `size`; a broken one gets a problem, never an exception.
 
-        The result does not depend on `workers` (threads; one per processor unless given). With `spill`, images
-        that memory will not hold go to a scratch file as they are decoded.
+        The result does not depend on `workers` (one per processor unless given). With `spill`, images that memory will
+        not hold go to a scratch file as they are decoded. decoded: images that need not be read again.
         """
         if size < 1:
             raise InputError(f"The crop size is {size}; give a positive number of pixels.")
-        buffer = PixelBuffer(len(paths), spill)
+        buffer, short = PixelBuffer(len(paths), spill), int(size / CROP_FRACTION)
         images = [
             (buffer.add(image.pixels), *image.pixels.shape[:2], image.problem, image.note)
-            for image in decode_in_order(paths, int(size / CROP_FRACTION), workers, progress)
+            for image in decode_in_order(paths, short, workers, progress, decoded=decoded)
         ]
         columns: list[Any] = list(zip(*images, strict=True)) or [()] * 5
         offset, height, width = (torch.tensor(column, dtype=torch.int64) for column in columns[:3])

@@ -20,9 +20,10 @@ import torch
 
 from holotype.config.schema import DiscoverConfig
 from holotype.data.bursts import with_groups
+from holotype.data.decode_stream import decode_in_order
 from holotype.data.duplicates import MAX_PAIRS, Pair, same_pictures, scan_thumbnails
 from holotype.data.exif import ExifData
-from holotype.data.image_store import CROP_FRACTION, decode_in_order
+from holotype.data.image_store import CROP_FRACTION
 from holotype.data.labels import read_list, similar_names, unsorted_names
 from holotype.data.load import with_readable_classes
 from holotype.data.paths import find_images, relative

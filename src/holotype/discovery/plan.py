@@ -18,6 +18,7 @@ import numpy as np
 
 from holotype.config.schema import NO, DiscoverConfig
 from holotype.data.boxes import split_box
+from holotype.data.decode_stream import DecodedImages
 from holotype.data.load import check_trainable
 from holotype.data.table import Table
 from holotype.discovery.backbone_choice import BackboneChoice
@@ -274,6 +275,8 @@ class Round(RoundPlan):
     """Whether categories of very different sizes are expected."""
     sizes: str = ""
     """Why, in a sentence."""
+    decoded: DecodedImages | None = None
+    """Images that embedding has read, for training."""
 
     @classmethod
     def of(cls, plan: RoundPlan, chosen: BackboneChoice, **more: Any) -> Round:

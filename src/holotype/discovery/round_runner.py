@@ -25,6 +25,7 @@ from holotype.clustering.k_curve import CountEstimate
 from holotype.config.schema import AUTO, NO, DiscoverConfig
 from holotype.data import detections
 from holotype.data.bursts import SECONDS, count_units, find_bursts, spread_labels, with_groups
+from holotype.data.decode_stream import DecodedImages
 from holotype.data.exif import ExifData, read_exif_all
 from holotype.data.load import check_trainable
 from holotype.data.table import Table
@@ -53,11 +54,15 @@ from holotype.runs.predict import EnsembleRuns, RoundContext
 from holotype.runs.resources import ResourceCache, RunData
 from holotype.runs.run import Run, finish_run
 from holotype.utils.device import Device, pick_device
+from holotype.utils.memory import available_memory
 from holotype.utils.serialization import read_json, read_parquet_table, write_parquet
 from holotype.utils.text import plural
 
 MIN_UNLABELLED = 8
 """Usable images below which there is nothing to train on."""
+
+DECODED_SHARE = 0.25
+"""Of the memory that is free, for images between embedding and training."""
 
 log = logging.getLogger(__name__)
 
@@ -65,6 +70,8 @@ log = logging.getLogger(__name__)
 def run_round(round: Round) -> None:
     """Embed, count, train, place and describe; the round's folder holds what came out."""
     with round.clock.step("embedding"):
+        if len(round.table) <= resolve_settings(round.config)["sample"]:
+            round.decoded = DecodedImages(int(DECODED_SHARE * available_memory()))
         embedded = embed_table(
             round.table,
             round.chosen.backbone,
@@ -72,6 +79,7 @@ def run_round(round: Round) -> None:
             round.folder / "embeddings",
             digest=round.digests,
             source=round.embedded,
+            decoded=round.decoded,
             progress=round.progress,
         )
     shots = [ExifData()] * len(round.table)
@@ -262,7 +270,7 @@ def train_round(
             "where they agree (--seeds changes how many)."
         )
     experiments = [make_experiment(round, sample, k, method) for method in methods]
-    shelf = ResourceCache(data=data, backbone=backbone)
+    shelf = ResourceCache(data=data, backbone=backbone, decoded=round.decoded)
     return train_ensemble(experiments, seeds, shelf, sample, k, embedded)
 
 

@@ -225,7 +225,9 @@ def _plan(folder: Path, request: ShardRequest, believed: bool) -> dict[str, Any]
     except OSError as error:
         raise InputError(f"{file} could not be written ({error.strerror or error}); make room.") from error
     place = {"root": paths.root, "source": request.source, "images_per_shard": each}
-    manifest = {**request.about, **request.facts, **plan, **place}
+    # what readers are told stays as it was begun: an older folder has images decoded otherwise
+    about = request.about if before is None else {key: before[key] for key in request.about if key in before}
+    manifest = {**about, **request.facts, **plan, **place}
     write_text(folder / MANIFEST_FILE, dump_json(manifest))
     return manifest
 

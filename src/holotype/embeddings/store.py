@@ -27,8 +27,9 @@ from torch import Tensor
 
 from holotype.config.schema import BackboneConfig
 from holotype.data.augment import centre_crops
+from holotype.data.decode_stream import DRAFT, Decoded, DecodedImages, decode_in_order
 from holotype.data.hashing import FileStamp, file_stamps, image_digests
-from holotype.data.image_store import CROP_FRACTION, Decoded, decode_in_order
+from holotype.data.image_store import CROP_FRACTION
 from holotype.data.paths import relative
 from holotype.data.readers.vectors import vector_digests
 from holotype.data.table import Table
@@ -159,6 +160,7 @@ def embed_table(
     source: EmbeddingParts | None = None,
     encoder: Encoder | None = None,
     images_per_shard: int | None = None,
+    decoded: DecodedImages | None = None,
     progress: bool = False,
 ) -> Embeddings:
     """Embed the centre crop of every image of `table`; what `folder` holds of the same content is read instead.
@@ -170,9 +172,10 @@ def embed_table(
         source: A further store, whose features of these images are copied to `folder`.
         encoder: One that a method has trained, which `backbone` must tell by its digest; by default the backbone's own.
         images_per_shard: By default 512 on a CPU, else 4096.
+        decoded: Takes in the images that are read here, for whoever reads them next.
     """
     manifest, facts = shards.read_manifest(folder), backbone_facts(backbone)
-    manifest = {"backbone": backbone.name, **facts} if manifest is None else manifest
+    manifest = {"backbone": backbone.name, "draft": DRAFT, **facts} if manifest is None else manifest
     shards.check_manifest(folder, manifest, facts)
     if manifest.get("root") != table.root:  # new, or the images were moved
         write_text(folder / shards.MANIFEST_FILE, dump_json({**manifest, "root": table.root}))
@@ -206,7 +209,8 @@ def embed_table(
         batches = _in_batches([row for row in missing if names[row] not in tried], each)
         batches += _in_batches([row for row in missing if names[row] in tried], each)
         encoder = encoder or Encoder(backbone, compute)
-        embed_rows(paths, encoder, backbone.image_size, batches, found, save, progress)
+        how = {"draft": manifest.get("draft", 0), "decoded": decoded}
+        embed_rows(paths, encoder, backbone.image_size, batches, found, save, progress, **how)
         found.copy_to_duplicates(groups.values(), paths)
     return found
 
@@ -279,14 +283,15 @@ def embed_rows(
     found: Embeddings,
     save: Callable[[Iterable[int]], None],
     progress: bool,
+    **how: Any,
 ) -> None:
-    """Compute rows of `found` and save them batch by batch."""
+    """Compute rows of `found` and save them batch by batch. how: of encode_rows."""
     n, waiting = len(paths), iter(batches)
     saved = done = n - sum(map(len, batches))
     with (
         StopRequest() as stop,
         progress_bar("Embedding images", n - done, progress) as advance,
-        closing(encode_rows(paths, encoder, size, batches, found)) as chunks,
+        closing(encode_rows(paths, encoder, size, batches, found, **how)) as chunks,
     ):
         for chunk, ends_batch in chunks:
             advance(len(chunk))
@@ -300,19 +305,31 @@ def embed_rows(
 
 
 def encode_rows(
-    paths: Sequence[str], encoder: Encoder, size: int, batches: Sequence[np.ndarray], found: Embeddings
+    paths: Sequence[str],
+    encoder: Encoder,
+    size: int,
+    batches: Sequence[np.ndarray],
+    found: Embeddings,
+    *,
+    draft: int = DRAFT,
+    decoded: DecodedImages | None = None,
 ) -> Generator[tuple[np.ndarray, bool], None, None]:
     """Compute rows of `found`; yields those of each batch, and whether it is the last of its batch.
 
     One stream of images runs through all batches, so that reading never waits for one to be written.
+    draft: of decode_one. decoded: takes the images in.
     """
-    wanted = [paths[row] for batch in batches for row in batch]
-    stream = decode_in_order(wanted, int(size / CROP_FRACTION), None, progress=False)
+    wanted, short = [paths[row] for batch in batches for row in batch], int(size / CROP_FRACTION)
+    stream = decode_in_order(wanted, short, None, progress=False, draft=draft)
     try:
         for batch in batches:
             for first in range(0, len(batch), encoder.chunk):
                 chunk = batch[first : first + encoder.chunk]
-                fill_shard(found, chunk, list(islice(stream, len(chunk))), encoder, size)
+                images = list(islice(stream, len(chunk)))
+                for row, image in zip(chunk, images, strict=True):
+                    if decoded is not None:
+                        decoded.add(paths[row], short, image)
+                fill_shard(found, chunk, images, encoder, size)
                 yield chunk, first + len(chunk) == len(batch)
     finally:
         stream.close()  # type: ignore[attr-defined]
@@ -391,7 +408,10 @@ class EmbedShard:
         if groups:
             rows = np.array([rows[0] for rows in groups.values()], dtype=np.int64)
             encoder = self.network(facts["backbone_digest"])
-            with closing(encode_rows(paths, encoder, facts["image_size"], [rows], part)) as chunks:
+            stream = encode_rows(
+                paths, encoder, facts["image_size"], [rows], part, draft=facts.get("draft", 0)
+            )
+            with closing(stream) as chunks:
                 for chunk, is_last in chunks:
                     if not is_last:
                         advance(len(chunk))

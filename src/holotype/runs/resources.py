@@ -22,6 +22,7 @@ from holotype.clustering.knn import nearest_neighbours
 from holotype.config.schema import ProtocolConfig
 from holotype.data.bursts import one_per_burst
 from holotype.data.datasets.registry import BENCHMARKS, Benchmark, load_benchmark
+from holotype.data.decode_stream import DecodedImages
 from holotype.data.gcd_split import as_benchmark, gcd_split, held_out, hidden, hold_out, with_known
 from holotype.data.image_store import ImageStore, SpillConfig, place_pixels
 from holotype.data.load import check_trainable, load_table
@@ -233,6 +234,7 @@ class RunResources:
         """shelf: of what the run before was made, whose decoded images are taken over where they are the same."""
         shelf = shelf or ResourceCache()
         self.experiment, self.compute, self.planned = experiment, compute, shelf.planned
+        self.decoded = shelf.decoded
         self.key = sharing_key(experiment)
         self.data = shelf.data or load_data(experiment)
         self.backbone = shelf.backbone or load_backbone(experiment.backbone)
@@ -287,7 +289,8 @@ class RunResources:
         budget = find_budget(memory, device, self.taken())
         spill = SpillConfig(0 if choice == "disk" else budget.host, folder, budget.disk)
         size, progress = self.backbone.image_size, self.experiment.progress
-        store = ImageStore.decode(list(table.path), size, progress=progress, spill=spill)
+        paths = list(table.path)
+        store = ImageStore.decode(paths, size, progress=progress, spill=spill, decoded=self.decoded)
         store, self.placed = place_pixels(store, device, choice, budget, folder)
         fell = store.level not in (choice, "host" if device.type == "cpu" else "device")
         log.log(logging.WARNING if fell else logging.INFO, f"{self.placed}.")
@@ -397,6 +400,8 @@ class ResourceCache:
     data: RunData | None = None
     """What every run here is made of, whatever its experiment says; so is the backbone."""
     backbone: Backbone | None = None
+    decoded: DecodedImages | None = None
+    """Images of these data that were read already."""
     last: RunResources | None = None
 
     def get(self, experiment: Experiment) -> RunResources:
