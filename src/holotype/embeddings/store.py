@@ -174,11 +174,7 @@ def embed_table(
         images_per_shard: By default 512 on a CPU, else 4096.
         decoded: Takes in the images that are read here, for whoever reads them next.
     """
-    manifest, facts = shards.read_manifest(folder), backbone_facts(backbone)
-    manifest = {"backbone": backbone.name, "draft": DRAFT, **facts} if manifest is None else manifest
-    shards.check_manifest(folder, manifest, facts)
-    if manifest.get("root") != table.root:  # new, or the images were moved
-        write_text(folder / shards.MANIFEST_FILE, dump_json({**manifest, "root": table.root}))
+    manifest = _claim(folder, backbone, table.root)
     if table.features is not None:
         return _store_vectors(table, table.features, folder, digest, encoder)
     paths = [str(path) for path in table.path]
@@ -239,6 +235,16 @@ def _encode_vectors(vectors: np.ndarray, encoder: Encoder | None) -> np.ndarray:
         return vectors
     parts = (torch.from_numpy(part.copy()) for part in np.array_split(vectors, 1 + len(vectors) // MAX_SHARD))
     return torch.cat([encoder.embed(part.to(encoder.device)).float().cpu() for part in parts]).numpy()
+
+
+def _claim(folder: Path, backbone: Backbone, root: str) -> dict[str, Any]:
+    """Return the manifest of a store for a table, written where it is new or the images were moved."""
+    manifest, facts = shards.read_manifest(folder), backbone_facts(backbone)
+    manifest = {"backbone": backbone.name, "draft": DRAFT, **facts} if manifest is None else manifest
+    shards.check_manifest(folder, manifest, facts)
+    if manifest.get("root") != root:
+        write_text(folder / shards.MANIFEST_FILE, dump_json({**manifest, "root": root}))
+    return manifest
 
 
 def _in_batches(rows: Sequence[int], each: int) -> list[np.ndarray]:
