@@ -28,9 +28,20 @@ VIEWS, NEEDS = CacheViews(4, 2), Views(weak=2, strong=1)
 USABLE, FP32 = torch.arange(48), Device.on("cpu", "fp32")
 
 
-def build(world, folder, *, views=VIEWS, usable=USABLE, backbone=None, needs=NEEDS, store=None, **memory):
-    config = MemoryConfig(cache_dir=str(folder), **memory)
-    return open_cache(views, needs, store or world.store, backbone or tiny_backbone(), FP32, usable, config)
+def build(
+    world,
+    folder,
+    *,
+    views=VIEWS,
+    usable=USABLE,
+    backbone=None,
+    needs=NEEDS,
+    store=None,
+    content=False,
+    **memory,
+):
+    config, network = MemoryConfig(cache_dir=str(folder), **memory), backbone or tiny_backbone()
+    return open_cache(views, needs, store or world.store, network, FP32, usable, config, by_content=content)
 
 
 @pytest.fixture
@@ -110,6 +121,63 @@ def test_a_cache_larger_than_the_memory_is_a_mapped_file(world, tmp_path, caplog
     assert torch.equal(small.tokens, whole.tokens)
     assert "in disk space" in caplog.text
     assert "129.0 kB for 4+2 views do not fit the 1.0 kB of host memory" in caplog.text
+
+
+@pytest.fixture
+def filled(monkeypatch):
+    """Counts the images that the trunk sees."""
+    seen = []
+    fill = build_token_cache.fill_cache
+    monkeypatch.setattr(build_token_cache, "fill_cache", lambda *x: seen.append(len(x[8])) or fill(*x))
+    return seen
+
+
+def by_row(cache, rows):
+    return cache.tokens.unflatten(0, (-1, 7))[cache.position[rows]]
+
+
+def test_images_that_leave_or_are_repaired_cost_the_difference(world, tmp_path, filled, caplog):
+    caplog.set_level("INFO", logger="holotype")
+    left, repaired = USABLE[torch.arange(48) % 16 != 3], changed_pixels(world)
+    whole = build(world, tmp_path, content=True)
+    fewer = build(world, tmp_path, content=True, usable=left)
+    other = build(world, tmp_path, content=True, store=repaired)
+    assert filled == [48, 0, 1]
+    assert torch.equal(by_row(fewer, left), by_row(whole, left))
+    assert "45 of them read" in caplog.text
+    # whatever lies there already, the views are the same
+    for usable, store, found in ((left, None, fewer), (USABLE, repaired, other)):
+        fresh = build(world, tmp_path / "fresh" / str(len(usable)), content=True, usable=usable, store=store)
+        assert torch.allclose(fresh.tokens.float(), found.tokens.float(), atol=1e-3)
+    assert filled[3:] == [45, 48]
+    changed = (by_row(other, USABLE) != by_row(whole, USABLE)).flatten(1).any(1)
+    assert changed.sum() == 1
+
+
+def test_a_larger_cache_in_a_file_takes_what_there_is(world, tmp_path, filled):
+    few = build(world, tmp_path, content=True, usable=USABLE[:40])
+    room = {"host_gb": (world.store.nbytes + 1000) / 1e9}
+    many = build(world, tmp_path, content=True, **room)
+    assert (many.level, filled) == ("disk", [40, 8])
+    assert torch.equal(by_row(many, USABLE[:40]), by_row(few, USABLE[:40]))
+    again = build(world, tmp_path, content=True, **room)
+    assert torch.equal(again.tokens, many.tokens)
+    assert filled == [40, 8]
+
+
+def test_what_is_damaged_in_another_cache_is_made_again(world, tmp_path, filled):
+    whole = build(world, tmp_path, content=True).tokens.clone()
+    (file,) = (tmp_path / "tokens").iterdir()
+    content = file.read_bytes()
+    for place, missing in ((5 * whole[0].numel() * 2 + 3, 1), (len(content) - 30, 47)):
+        damaged = bytearray(content)
+        damaged[place] ^= 16
+        file.write_bytes(damaged)
+        found = build(world, tmp_path, content=True, usable=USABLE[:-1])
+        assert torch.allclose(found.tokens.float(), whole[: 47 * 7].float(), atol=1e-3)
+        assert filled[-1] == missing
+        for made in set((tmp_path / "tokens").iterdir()) - {file}:
+            made.unlink()
 
 
 def test_the_first_views_do_not_depend_on_how_many_there_are(world, tmp_path):

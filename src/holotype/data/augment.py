@@ -319,9 +319,13 @@ def draw_crops(height: Tensor, width: Tensor, size: int, generator: torch.Genera
     An image may stand in several rows, one per view. top is uniform over the integers 0..height-size, left
     over 0..width-size, both ends included.
     """
+    return crops_at(height, width, size, torch.rand(3, len(height), dtype=torch.float64, generator=generator))
+
+
+def crops_at(height: Tensor, width: Tensor, size: int, u: Tensor) -> CropParams:
+    """Return the crops of uniform numbers u, (3, B) float64 in [0, 1)."""
     _check_fit(height, width, size)
     # In float64 the product stays below its integer bound, so the floor never leaves the range.
-    u = torch.rand(3, len(height), dtype=torch.float64, generator=generator)
     top = (u[0] * (height - size + 1)).floor().long()
     left = (u[1] * (width - size + 1)).floor().long()
     return CropParams(top, left, u[2] < 0.5)

@@ -53,7 +53,7 @@ class Decoded(NamedTuple):
     note: str
 
 
-class Budget(Protocol):
+class LentMemory(Protocol):
     """Lends the memory that decoding an image takes."""
 
     def taken(self, nbytes: int) -> contextlib.AbstractContextManager[None]: ...
@@ -63,7 +63,7 @@ def broken_image(problem: str) -> Decoded:
     return Decoded(np.empty((0, 0, 3), dtype=np.uint8), problem, "")
 
 
-def decode_one(path: str, short: int, draft: int = DRAFT, budget: Budget = DECODE_BUDGET) -> Decoded:
+def decode_one(path: str, short: int, draft: int = DRAFT, budget: LentMemory = DECODE_BUDGET) -> Decoded:
     """Read an image and bring its shorter side to `short`; whatever goes wrong becomes its problem.
 
     draft: 0 decodes every image whole.
@@ -199,7 +199,7 @@ class DecodeProcess:
     def __init__(self, short: int, draft: int) -> None:
         one_thread = dict.fromkeys(("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS"), "1")
         self._process = subprocess.Popen(
-            [sys.executable, "-c", f"from {__name__} import serve; serve({short}, {draft})"],
+            [sys.executable, "-c", f"from {__name__} import answer_paths; answer_paths({short}, {draft})"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             bufsize=0,
@@ -255,7 +255,7 @@ class _AskedBudget:
         yield
 
 
-def serve(short: int, draft: int) -> None:
+def answer_paths(short: int, draft: int) -> None:
     """Decode the images whose paths come in, until no more do."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the command, which then closes the pipe
     questions, answers = sys.stdin.buffer, os.fdopen(os.dup(1), "wb")

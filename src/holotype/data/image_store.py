@@ -124,6 +124,8 @@ CROP_FRACTION = 0.875
 """A crop's side as a share of the stored image's shorter side, as in the reference transforms."""
 HASHED_AT_ONCE = 1 << 24
 """Bytes that one thread hashes at a time; part of what a digest means."""
+KEY_BYTES = 16
+"""Of the hash of an image."""
 SINGLE_THREAD_IMAGES = 32_767
 """Most elements that torch works on in the calling thread alone."""
 READER_THREADS = 4
@@ -276,6 +278,16 @@ class ImageStore:
         with ThreadPoolExecutor(cpu_count()) as pool:
             parts = pool.map(_hash, [facts, *self.pixels.split(HASHED_AT_ONCE)])
             return hashlib.sha256(b"".join(parts)).hexdigest()
+
+    def keys(self, rows: Tensor) -> list[bytes]:
+        """Return 16 bytes for each of these images: a hash of its pixels, its sides and the crop size."""
+
+        def key(row: int) -> bytes:
+            sides = f"{self.size} {int(self.height[row])} {int(self.width[row])} ".encode()
+            return hashlib.sha256(sides + self.image(row).cpu().numpy().tobytes()).digest()[:KEY_BYTES]
+
+        with ThreadPoolExecutor(cpu_count()) as pool:
+            return list(pool.map(key, rows.tolist()))
 
     def _check(self, rows: Tensor, crops: CropParams) -> None:
         """Raise if a crop would read outside its image, as far as that is known without waiting."""

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Sequence
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -16,6 +18,14 @@ def keyed_generator(*key: int | str) -> torch.Generator:
     """
     digest = hashlib.blake2b(repr(key).encode(), digest_size=8).digest()
     return torch.Generator().manual_seed(int.from_bytes(digest, "little") & (2**63 - 1))
+
+
+def keyed_uniforms(keys: Sequence[bytes], count: int, *key: int | str) -> Tensor:
+    """(count, n) float64 in [0, 1): of each of n things the numbers that depend on its own key and on `key` alone."""
+    salt = hashlib.blake2b(repr(key).encode(), digest_size=16).digest()
+    drawn = b"".join(hashlib.blake2b(own, digest_size=8 * count, key=salt).digest() for own in keys)
+    bits = np.frombuffer(drawn, "<u8").reshape(len(keys), count) >> np.uint64(11)
+    return torch.from_numpy((bits * 2.0**-53).T.copy())
 
 
 def balanced_rows(labelled: Tensor, unlabelled: Tensor, n: int, generator: torch.Generator) -> Tensor:

@@ -31,6 +31,7 @@ from holotype.data.load import check_trainable
 from holotype.data.table import Table
 from holotype.discovery.collection import shown_names
 from holotype.discovery.constraints import check_images_left, unreadable_labels, visible_classes
+from holotype.discovery.first_look import FIRST_LOOK_FILE, write_first_look
 from holotype.discovery.plan import Round
 from holotype.discovery.training_plan import (
     applicable_methods,
@@ -95,7 +96,10 @@ def run_round(round: Round) -> None:
     round.long_tail, round.sizes = choose_long_tail(round.config, round.drawn, embedded.features)
     if round.sizes:
         log.info(round.sizes)
+    with round.clock.step("first look"):
+        write_first_look(round.own, round.active, embedded.features, k, round.config.seed)
     discover_categories(round, embedded, k, count)
+    (round.own / FIRST_LOOK_FILE).unlink(missing_ok=True)
 
 
 def apply_class_labels(round: Round, embedded: Embeddings) -> None:
@@ -270,7 +274,7 @@ def train_round(
             "where they agree (--seeds changes how many)."
         )
     experiments = [make_experiment(round, sample, k, method) for method in methods]
-    shelf = ResourceCache(data=data, backbone=backbone, decoded=round.decoded)
+    shelf = ResourceCache(data=data, backbone=backbone, decoded=round.decoded, by_content=True)
     return train_ensemble(experiments, seeds, shelf, sample, k, embedded)
 
 

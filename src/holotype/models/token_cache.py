@@ -5,7 +5,9 @@ that every image has. One more entry per image holds its centre view, for evalua
 tensor of (entries, tokens * D), on the device, in host memory or in a memory-mapped file, in 16 bits: float16, or
 bfloat16 where the trunk computes in it, so that a cached view is to the bit what the trunk would return. Files
 are kept for later runs under the hash of all that decides their content; they can be deleted at any time. Checksums
-follow the tokens: 4 bytes an entry, and 4 of the checksums themselves. A cache may be larger than memory and is read as
+follow the tokens: 4 bytes an entry, and 4 of the checksums themselves. Where views are drawn for each image by itself,
+the keys of the images follow, 16 bytes each and 4 of their checksum: what another cache of the same family holds of the
+same images is copied from there (`KeyedTokens`). A cache may be larger than memory and is read as
 it is used, so that it is not read as a whole to be checked; each entry costs its share once, at 2 GB a second.
 """
 
@@ -19,7 +21,7 @@ import os
 import re
 import shutil
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,6 +31,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from holotype.data.image_store import KEY_BYTES
 from holotype.errors import InputError
 from holotype.utils.atomic import atomic_path, clean_partial
 from holotype.utils.distributed import rank, world_size
@@ -70,7 +73,7 @@ class EntryChecksums:
 
     def look_at_all(self) -> None:
         """Raise Broken where any entry has changed."""
-        changed = self._changed(range(len(self.told)))
+        changed = self.changed(range(len(self.told)))
         if changed:
             raise CorruptFile(f"{len(changed):,} of {len(self.told):,} entries do not match their checksums")
 
@@ -78,7 +81,7 @@ class EntryChecksums:
         """Raise InputError where one of these entries (n,) has changed; the file goes, so that it is built anew."""
         wanted = entry.numpy()
         new = wanted[~self.seen[wanted]]
-        if not len(new) or not (changed := self._changed(np.unique(new).tolist())):
+        if not len(new) or not (changed := self.changed(np.unique(new).tolist())):
             return
         self.file.unlink(missing_ok=True)
         raise InputError(
@@ -87,10 +90,10 @@ class EntryChecksums:
             "saved state."
         )
 
-    def _changed(self, entries: range | list[int]) -> list[int]:
+    def changed(self, entries: range | list[int]) -> list[int]:
         """Those that are not what they were; the others count as seen."""
         changed = [at for at in entries if zlib.crc32(self.tokens[at]) != self.told[at]]
-        self.seen[entries] = True
+        self.seen[list(entries)] = True
         self.seen[changed] = False
         return changed
 
@@ -244,14 +247,47 @@ def cache_file(folder: Path, digest: str) -> Path:
     return folder / f"{digest[:32]}{SUFFIX}"
 
 
-def file_bytes(size: Size) -> int:
-    """What a cache takes in a file."""
-    return VALUE_BYTES * math.prod(size) + checksum_bytes(size[0])
+def file_bytes(size: Size, keys: Sequence[bytes] = ()) -> int:
+    """What a cache takes in a file. keys: of its images, where it has some."""
+    return VALUE_BYTES * math.prod(size) + checksum_bytes(size[0]) + len(_key_block(keys))
 
 
-def is_complete(file: Path, size: Size) -> bool:
+def _key_block(keys: Sequence[bytes]) -> bytes:
+    joined = b"".join(keys)
+    return joined + zlib.crc32(joined).to_bytes(CHECKSUM_BYTES, "little") if keys else b""
+
+
+def is_complete(file: Path, size: Size, keys: Sequence[bytes] = ()) -> bool:
     """Whether `file` is a cache of that size; anything else under its name is made again."""
-    return file.is_file() and file.stat().st_size == file_bytes(size)
+    return file.is_file() and file.stat().st_size == file_bytes(size, keys)
+
+
+class KeyedTokens:
+    """A cache of other images, of the same network and the same views."""
+
+    def __init__(self, file: Path, entries: int, width: int) -> None:
+        """entries: of an image. Raises CorruptFile where it is no such cache."""
+        each = entries * (VALUE_BYTES * width + CHECKSUM_BYTES) + KEY_BYTES
+        n, rest = divmod(file.stat().st_size - 2 * CHECKSUM_BYTES, each)
+        if n < 1 or rest:
+            raise CorruptFile("its size is of another cache")
+        with file.open("rb") as stream:
+            try_shared_lock(stream.fileno())
+            stream.seek(-KEY_BYTES * n - CHECKSUM_BYTES, os.SEEK_END)
+            block = stream.read()
+            self.tokens = np.memmap(stream, np.int16, "c", shape=(n * entries, width))
+        self.keys = [block[first : first + KEY_BYTES] for first in range(0, KEY_BYTES * n, KEY_BYTES)]
+        if block != _key_block(self.keys):
+            raise CorruptFile("its keys are not whole")
+        self.entries, self._checks = entries, EntryChecksums(file, self.tokens)
+
+    def copy(self, image: int, tokens: Tensor) -> bool:
+        """Copy an image into (entries, width); False where it is not what was written."""
+        rows = range(image * self.entries, (image + 1) * self.entries)
+        if self._checks.changed(rows):
+            return False
+        tokens.copy_(torch.from_numpy(self.tokens[rows.start : rows.stop]).view(tokens.dtype))
+        return True
 
 
 def read_tokens(
@@ -275,17 +311,19 @@ def read_tokens(
 
 
 @contextmanager
-def writing_tokens(file: Path, size: Size, dtype: torch.dtype) -> Iterator[Tensor]:
+def writing_tokens(
+    file: Path, size: Size, dtype: torch.dtype, keys: Sequence[bytes] = ()
+) -> Iterator[Tensor]:
     """A new file as a tensor to be filled; it gets its name when the block ends, and vanishes if that fails."""
     with atomic_path(file) as part:
         with part.open("r+b") as stream:
-            reserve(stream, file_bytes(size))
+            reserve(stream, file_bytes(size, keys))
         mapped = np.memmap(part, np.int16, "r+", shape=size)
         yield torch.from_numpy(mapped).view(dtype)
         mapped.flush()
         with part.open("r+b") as stream:
             stream.seek(mapped.nbytes)
-            stream.write(checksum_block(mapped))
+            stream.write(checksum_block(mapped) + _key_block(keys))
 
 
 def reserve(stream: BinaryIO, nbytes: int) -> None:
@@ -303,16 +341,16 @@ def reserve(stream: BinaryIO, nbytes: int) -> None:
     stream.truncate(nbytes)
 
 
-def save_tokens(tokens: Tensor, file: Path, limit: int) -> None:
+def save_tokens(tokens: Tensor, file: Path, limit: int, keys: Sequence[bytes] = ()) -> None:
     """Write a cache for later runs, unless it is larger than all of them together may be."""
     size = (len(tokens), tokens.shape[1])
-    nbytes = file_bytes(size)
+    nbytes = file_bytes(size, keys)
     if not evict_to_fit(file.parent, nbytes, limit):
         sizes = f"{format_bytes(nbytes)} are more than the {format_bytes(limit)} for all of them"
         log.info("The token cache is not kept for later runs: %s.", sizes)
         return
     try:
-        with writing_tokens(file, size, tokens.dtype) as kept:
+        with writing_tokens(file, size, tokens.dtype, keys) as kept:
             kept.copy_(tokens)
     except OSError as error:
         log.warning("The token cache could not be kept for later runs: %s.", error.strerror or error)

@@ -234,7 +234,7 @@ class RunResources:
         """shelf: of what the run before was made, whose decoded images are taken over where they are the same."""
         shelf = shelf or ResourceCache()
         self.experiment, self.compute, self.planned = experiment, compute, shelf.planned
-        self.decoded = shelf.decoded
+        self.decoded, self.by_content = shelf.decoded, shelf.by_content
         self.key = sharing_key(experiment)
         self.data = shelf.data or load_data(experiment)
         self.backbone = shelf.backbone or load_backbone(experiment.backbone)
@@ -385,6 +385,7 @@ class RunResources:
             taken=self.taken(),
             fixed=fixed is not None,
             shards=self.experiment.train.shards,
+            by_content=self.by_content,
             progress=self.experiment.progress,
         )
         self._caches[f"{fixed} fixed" if fixed else str(wanted)] = cache
@@ -402,6 +403,8 @@ class ResourceCache:
     backbone: Backbone | None = None
     decoded: DecodedImages | None = None
     """Images of these data that were read already."""
+    by_content: bool = False
+    """Whether the data change from run to run, and token caches are to outlive that (open_cache)."""
     last: RunResources | None = None
 
     def get(self, experiment: Experiment) -> RunResources:

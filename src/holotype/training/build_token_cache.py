@@ -7,7 +7,7 @@ import hashlib
 import json
 import logging
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -21,11 +21,12 @@ from holotype.data.augment import (
     Recipe,
     apply_recipe,
     centre_crops,
+    crops_at,
     draw_crops,
     draw_recipe,
 )
 from holotype.data.image_store import ImageStore
-from holotype.data.samplers import keyed_generator
+from holotype.data.samplers import keyed_generator, keyed_uniforms
 from holotype.errors import InputError
 from holotype.methods.base import Views
 from holotype.models.backbone import Backbone
@@ -33,6 +34,7 @@ from holotype.models.token_cache import (
     CacheShards,
     CacheViews,
     EntryChecksums,
+    KeyedTokens,
     Size,
     TokenCache,
     cache_file,
@@ -89,6 +91,7 @@ def open_cache(
     taken: Budget | None = None,
     fixed: bool = False,
     shards: int = 0,
+    by_content: bool = False,
     progress: bool = False,
 ) -> TokenCache:
     """Return the cache of the images `usable` of a store: read from a file of an earlier run, or built now.
@@ -97,44 +100,60 @@ def open_cache(
     taken: what images and other caches hold already; by default the images alone. fixed: take exactly `wanted`, as a
     resumed run must. Several processes open it together: all take as many views as fit the one with the least room.
     shards: each holds a part of the images (CacheShards), or all of them if 0. A file serves all processes at once.
+    by_content: the views of an image depend on its pixels alone, and tokens that a cache of other images holds of it
+    are copied, so that a collection that has changed costs the difference.
     """
     started = time.monotonic()
     wanted = fit_to_needs(wanted, needs, fixed)
-    compiled = compute.device.type == "cuda" and len(usable) * wanted.entries >= WORTH_COMPILING
-    encoder = Encoder(backbone, compute, compiled=compiled)
-    first = usable[:1]
-    centre = centre_crops(store.height[first], store.width[first], store.size)
-    width = encoder.inputs(store.crop(first, centre).to(encoder.device)).shape[1]
+    encoder = trunk_encoder(backbone, compute, len(usable) * wanted.entries)
+    width = _width(store, encoder, usable[:1])
     budget = find_budget(memory, compute.device, taken or Budget.at(store.level, store.nbytes))
     budget = smallest_budget(all_gather_object(budget))  # so that the plan is the same on all processes
     dealt = CacheShards.deal(usable, len(store), shards) if shards else None
     most = dealt.largest(usable) if dealt else len(usable)
     plan = plan_cache(wanted, needs, width, (most, len(usable)), budget, compute.device, fixed)
     held = dealt.held(usable) if dealt and plan.level != "disk" else torch.arange(len(usable))
+    keys = store.keys(usable) if by_content else []
+    own = [keys[at] for at in held.tolist()] if by_content else []
     file = None
     # a GPU computes a cache faster than a disk reads it: kept there only in a folder that was named
     if plan.level == "disk" or compute.device.type == "cpu" or memory.cache_dir is not None:
-        digest = cache_key(store, backbone, encoder, usable, held, plan.views, shards)
+        digest = cache_key(store, backbone, encoder, usable, held, plan.views, shards, own)
         file = cache_file(cache_folder(memory) / "tokens", digest)
     size = (len(held) * plan.views.entries, width)
-    place = CachePlace(file, size, storage_dtype(encoder.trunk_dtype), plan.level, compute.device)
-    built = False
+    place = CachePlace(file, size, storage_dtype(encoder.trunk_dtype), plan.level, compute.device, own)
+    how = "read"
 
     def fill(tokens: Tensor) -> None:
-        nonlocal built
-        built = True
-        fill_cache(tokens, plan.views, store, encoder, usable, held, progress)
+        nonlocal how
+        missing = place.copy_earlier(tokens) if own else torch.arange(len(held))
+        copied = len(held) - len(missing)
+        how = f"{copied:,} of them read, built" if copied else "built"
+        fill_cache(tokens, plan.views, store, encoder, usable, held, progress, keys, missing)
 
     tokens, checks = (_through_file if plan.level == "disk" else _in_memory)(place, budget.disk, fill)
-    position = torch.full((len(store),), -1)
-    position[usable[held]] = torch.arange(len(held))
-    seconds = time.monotonic() - started
-    cache = TokenCache(plan.views, plan.level, tokens, position, seconds, None if built else checks, dealt)
-    where = f"{format_bytes(cache.nbytes)} in {PLACE_NAMES[cache.level]}, {'built' if built else 'read'}"
-    line = f"Token cache: {cache.views} views of {len(held):,} images, {where} in {cache.seconds:.1f} s"
-    level = logging.WARNING if plan.reason else logging.INFO
-    log.log(level, "; ".join(filter(None, (line, plan.reason))) + ".")
+    position = torch.full((len(store),), -1).index_copy_(0, usable[held], torch.arange(len(held)))
+    checks, seconds = checks if how == "read" else None, time.monotonic() - started
+    cache = TokenCache(plan.views, plan.level, tokens, position, seconds, checks, dealt)
+    _say(cache, len(held), how, plan.reason)
     return cache
+
+
+def trunk_encoder(backbone: Backbone, compute: Device, views: int) -> Encoder:
+    """Return what runs the frozen blocks over so many views, compiled where that pays."""
+    return Encoder(backbone, compute, compiled=compute.device.type == "cuda" and views >= WORTH_COMPILING)
+
+
+def _width(store: ImageStore, encoder: Encoder, row: Tensor) -> int:
+    """Return the numbers of a view. row: (1,) of any image."""
+    centre = centre_crops(store.height[row], store.width[row], store.size)
+    return int(encoder.inputs(store.crop(row, centre).to(encoder.device)).shape[1])
+
+
+def _say(cache: TokenCache, images: int, how: str, reason: str) -> None:
+    where = f"{format_bytes(cache.nbytes)} in {PLACE_NAMES[cache.level]}, {how}"
+    line = f"Token cache: {cache.views} views of {images:,} images, {where} in {cache.seconds:.1f} s"
+    log.log(logging.WARNING if reason else logging.INFO, "; ".join(filter(None, (line, reason))) + ".")
 
 
 @dataclass(frozen=True)
@@ -214,10 +233,32 @@ class CachePlace:
     dtype: torch.dtype
     level: Level
     device: torch.device
+    keys: Sequence[bytes] = ()
+    """Of the images, where their views depend on nothing else."""
+
+    def copy_earlier(self, tokens: Tensor) -> Tensor:
+        """Copy what other caches of the same family hold of these images; returns the places of the others."""
+        missing: dict[bytes, list[int]] = {}
+        for at, key in enumerate(self.keys):
+            missing.setdefault(key, []).append(at)
+        family = f"{self.file.name.partition('-')[0]}-*{self.file.suffix}" if self.file else ""
+        others = sorted(self.file.parent.glob(family), key=_age) if self.file else []
+        by_image = tokens.unflatten(0, (len(self.keys), -1))
+        for file in others:
+            try:
+                earlier = KeyedTokens(file, *by_image.shape[1:])
+            except (OSError, CorruptFile):  # it may be gone, or half of it
+                continue
+            for image, key in enumerate(earlier.keys):
+                if key in missing and earlier.copy(image, by_image[missing[key][0]]):
+                    for at in missing[key][1:]:
+                        by_image[at] = by_image[missing[key][0]]
+                    del missing[key]
+        return torch.tensor(sorted(at for places in missing.values() for at in places), dtype=torch.int64)
 
     def find(self) -> Tokens | None:
         """Return what an earlier run left; None where there is nothing, or where it was damaged, which is logged."""
-        if self.file is None or not is_complete(self.file, self.size):
+        if self.file is None or not is_complete(self.file, self.size, self.keys):
             return None
         remove_stale_lock(self.file)
         try:
@@ -250,7 +291,7 @@ def _in_memory(place: CachePlace, limit: int, fill: Fill) -> Tokens:
         tokens = torch.empty(place.size, dtype=place.dtype, device=where)
         fill(tokens)
         if place.file and local_rank() == 0:
-            save_tokens(tokens, place.file, limit)
+            save_tokens(tokens, place.file, limit, place.keys)
         return tokens, None
 
     return place.find_or_make(make)
@@ -265,8 +306,8 @@ def _through_file(place: CachePlace, limit: int, fill: Fill) -> Tokens:
     file, folder, problem = place.file, place.file.parent, ""
 
     def make() -> None:
-        evict_to_fit(folder, file_bytes(place.size), limit)
-        with writing_tokens(file, place.size, place.dtype) as tokens:
+        evict_to_fit(folder, file_bytes(place.size, place.keys), limit)
+        with writing_tokens(file, place.size, place.dtype, place.keys) as tokens:
             fill(tokens)
 
     for writes in (rank() == 0, local_rank() == 0):
@@ -297,32 +338,41 @@ def fill_cache(
     usable: Tensor,
     held: Tensor,
     progress: bool,
+    keys: Sequence[bytes],
+    missing: Tensor,
 ) -> None:
     """Run every view of the images `usable[held]` through the trunk.
 
     tokens: (images * entries, tokens * D), written here. Views are drawn for all usable images, so that a part is as it
-    is in the whole.
+    is in the whole. keys: of draw_view. missing: places among `held` that are to be filled.
     """
     by_image = tokens.unflatten(0, (len(held), views.entries))
-    crops = [draw_view(store, usable, views, view) for view in range(views.entries)]
+    crops = [draw_view(store, usable, views, view, keys) for view in range(views.entries)]
     recipes = {view: draw_strong(view - views.weak) for view in range(views.weak, views.centre)}
-    with progress_bar("Caching views", len(held) * views.entries, progress) as advance:
-        for part in torch.arange(len(held)).split(encoder.chunk):
-            rows = usable[held[part]]
+    with progress_bar("Caching views", len(missing) * views.entries, progress) as advance:
+        for part in missing.split(encoder.chunk) if len(missing) else ():
+            rows, there = usable[held[part]], part.to(tokens.device)
             for view, drawn in enumerate(crops):
                 images = store.crop(rows, drawn.take(held[part])).to(encoder.device)
                 if view in recipes:
                     images = apply_recipe(images, recipes[view].take(torch.zeros_like(part)))
-                by_image[part[0] : part[-1] + 1, view] = encoder.inputs(images).to(tokens.dtype)
+                by_image[there, view] = encoder.inputs(images).to(tokens.dtype)
                 advance(len(part))
 
 
-def draw_view(store: ImageStore, usable: Tensor, views: CacheViews, view: int) -> CropParams:
-    """Where the given view of every image is cut; the same for any number of views of its kind."""
+def draw_view(
+    store: ImageStore, usable: Tensor, views: CacheViews, view: int, keys: Sequence[bytes] = ()
+) -> CropParams:
+    """Where the given view of every image is cut; the same for any number of views of its kind.
+
+    keys: of the images, where nothing else is to decide.
+    """
     height, width = store.height[usable], store.width[usable]
     if view == views.centre:
         return centre_crops(height, width, store.size)
     kind, number = ("weak", view) if view < views.weak else ("strong", view - views.weak)
+    if keys:
+        return crops_at(height, width, store.size, keyed_uniforms(keys, 3, VIEW_SEED, "cache", kind, number))
     return draw_crops(height, width, store.size, keyed_generator(VIEW_SEED, "cache", kind, number))
 
 
@@ -339,18 +389,32 @@ def cache_key(
     held: Tensor,
     views: CacheViews,
     shards: int,
+    keys: Sequence[bytes] = (),
 ) -> str:
-    """Return a digest of all that decides the content of a cache of the images `usable[held]`."""
+    """Return a digest of all that decides the content of a cache of the images `usable[held]`.
+
+    keys: of these images, where their views depend on nothing else; the digest then begins with that of the family.
+    """
 
     def rows(some: Tensor) -> list[str]:
         """A digest of rows where they are not all: as many others may add up to the same."""
         return [] if len(some) == len(store) else [hashlib.sha256(some.numpy().tobytes()).hexdigest()]
 
+    if keys:
+        family = digest_of(network_facts(backbone, encoder, views) | {"content": True})
+        return f"{family[:16]}-{hashlib.sha256(b''.join(keys)).hexdigest()}"
     here = usable[held]
-    facts: dict[str, Any] = {
+    facts = network_facts(backbone, encoder, views)
+    facts |= {"images": store.digest(), "usable": [len(here), int(here.sum()), *rows(here)]}
+    if len(held) < len(usable):  # views are drawn for all of them
+        facts |= {"part": [shards, world_size(), rank()], "of": rows(usable)}
+    return digest_of(facts)
+
+
+def network_facts(backbone: Backbone, encoder: Encoder, views: CacheViews) -> dict[str, Any]:
+    """Return all that decides the tokens of an image, but for the image and its crops."""
+    return {
         "format": CACHE_FORMAT,
-        "images": store.digest(),
-        "usable": [len(here), int(here.sum()), *rows(here)],
         "backbone": backbone.digest,
         "image_size": backbone.image_size,
         **backbone.changes,
@@ -363,6 +427,15 @@ def cache_key(
         "trunk": str(encoder.trunk_dtype),
         "dtype": str(storage_dtype(encoder.trunk_dtype)),
     }
-    if len(held) < len(usable):  # views are drawn for all of them
-        facts |= {"part": [shards, world_size(), rank()], "of": rows(usable)}
+
+
+def digest_of(facts: dict[str, Any]) -> str:
     return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
+
+
+def _age(file: Path) -> float:
+    """Return seconds to sort by, the file used last first."""
+    try:
+        return -file.stat().st_mtime
+    except OSError:  # somebody has just made room
+        return 0.0
