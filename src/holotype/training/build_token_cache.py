@@ -73,6 +73,8 @@ CACHE_FORMAT = 1
 """Part of every key: raised when the content of a cache changes for the same settings."""
 VIEW_SEED = 0
 """The views are the same for every run, so that runs with different seeds share a cache."""
+CONTENT_SEED = 11
+"""Of views that depend on the pixels of an image alone."""
 LEAST_VIEWS = CacheViews(4, 2)
 """Views shrink to these before the cache moves from the device to the host or from there to a file."""
 WORTH_COMPILING = 400_000
@@ -372,7 +374,9 @@ def draw_view(
         return centre_crops(height, width, store.size)
     kind, number = ("weak", view) if view < views.weak else ("strong", view - views.weak)
     if keys:
-        return crops_at(height, width, store.size, keyed_uniforms(keys, 3, VIEW_SEED, "cache", kind, number))
+        return crops_at(
+            height, width, store.size, keyed_uniforms(keys, 3, VIEW_SEED, CONTENT_SEED, kind, number)
+        )
     return draw_crops(height, width, store.size, keyed_generator(VIEW_SEED, "cache", kind, number))
 
 
