@@ -373,6 +373,8 @@ class World:
     k: int
     device: torch.device
     epochs: int = 200
+    blocks: int = 1
+    """That are trained."""
 
     def table(self, n: int | None = None, k: int | None = None) -> Table:
         """The first n photographs, half of k classes known, and a quarter of the images labelled, as in CUB."""
@@ -421,10 +423,10 @@ class World:
     def backbone(self) -> Backbone:
         """The same network as trunk and tail."""
         if self.arch == "embedded" and self.image_size == EMBEDDED_SIZE:
-            return load_backbone(BackboneConfig())
+            return load_backbone(BackboneConfig(train_blocks=self.blocks))
         model = self.model()
         dim = int(model.num_features)
-        trunk, tail = split_backbone(model, 1)
+        trunk, tail = split_backbone(model, self.blocks)
         digest = hashlib.sha256(f"random {self.arch} {self.image_size}".encode()).hexdigest()
         return Backbone(
             trunk, tail, dim, self.image_size, IMAGENET_MEAN, IMAGENET_STD, self.arch, digest, caveat=""

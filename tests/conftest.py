@@ -36,7 +36,7 @@ studio/test_journey test_torture cli/test_every_method
 training/test_loop clustering/test_estimate_k training/test_processes report/test_browser discovery/test_year
 docs/test_pages report/test_browser_keyboard cli/test_devices discovery/test_plan benchmarks/test_speed
 report/test_browser_edits models/test_hub discovery/test_pipeline data/test_storage runs/test_settings
-training/test_every_method"""
+training/test_every_method training/test_step benchmarks/test_whole_run"""
 """Files of tests, longest first; one that is not here takes fewer than ten seconds."""
 
 

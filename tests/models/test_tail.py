@@ -223,3 +223,15 @@ def test_tails_on_a_gpu_equal_those_on_a_cpu(family: str, train_blocks: int) -> 
     theirs = torch.autograd.grad(out, [p for p in tail.parameters() if p.requires_grad], cotangent)
     for mine, reference in zip(ours, theirs, strict=True):
         close(mine.cpu(), reference)
+
+
+def test_the_aligned_pool_has_the_gradients_of_the_plain_one() -> None:
+    generator = torch.Generator().manual_seed(0)
+    query, x, grad = (torch.randn(2, n, 8, dtype=torch.float64, generator=generator) for n in (3, 5, 3))
+    found = []
+    for pool in (lambda q, t: (q @ t.mT).softmax(-1) @ t, row_tails._AlignedPool.apply):
+        inputs = [query.clone().requires_grad_(), x.clone().requires_grad_()]
+        out = pool(*inputs)
+        found.append([out, *torch.autograd.grad(out, inputs, grad)])
+    for mine, plain in zip(*found, strict=True):
+        assert torch.allclose(mine, plain, atol=1e-12)

@@ -89,15 +89,15 @@ class World:
         return open_cache(*parts, shards=shards)
 
     def loop(self, method="simgcd", *, k=4, seed=0, table=None, compute=None, settings=None, **given):
-        """out, cache: those of Loop; the rest of `given` is the configuration of training."""
+        """out, cache: those of Loop; blocks: that are trained; the rest of `given` is the configuration of training."""
         more = {"folder": given.pop("out", None), "cache": given.pop("cache", None), "seed": seed}
         torch.manual_seed(seed)
-        table = table or self.table
+        backbone, table = tiny_backbone(given.pop("blocks", 1)), table or self.table
         defaults = {"epochs": 2, "batch_size": 16, "lr": 0.05, "save_seconds": 1e9, "precision": "fp32"}
         train, compute = TrainConfig(**{**defaults, **given}), compute or Device.on("cpu", "fp32")
         task = Task(len(table.known), k, 32, len(table), int(table.labelled.sum()), train.epochs)
         method = make_method(method, task, settings)
-        return Loop(train, method, tiny_backbone(), self.store, table, compute, **more)
+        return Loop(train, method, backbone, self.store, table, compute, **more)
 
 
 @pytest.fixture(scope="session")
@@ -152,7 +152,9 @@ def weights(loop: Loop) -> dict[str, torch.Tensor]:
     return {name: tensor.clone() for name, tensor in loop.model_tensors().items()}
 
 
-def assert_equal_weights(mine: dict[str, torch.Tensor], theirs: dict[str, torch.Tensor]) -> None:
+def assert_equal_weights(
+    mine: dict[str, torch.Tensor], theirs: dict[str, torch.Tensor], atol: float = 0.0
+) -> None:
     assert mine.keys() == theirs.keys()
     for name in mine:
-        assert torch.equal(mine[name], theirs[name]), name
+        assert torch.allclose(mine[name], theirs[name], rtol=0, atol=atol), name

@@ -10,6 +10,7 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 from holotype.errors import InputError
+from holotype.methods.base import Stage
 from holotype.methods.simgcd import SimGCD
 from holotype.training import step as module
 from holotype.training.cuda_graph import WARM_UP, CapturedStep, restored_state
@@ -67,6 +68,45 @@ def test_what_a_capture_tries_first_leaves_no_trace(world, monkeypatch, name):
     rehearsed = world.loop(TRAINED[name], epochs=2)
     assert fit_and_watch(rehearsed) == {stage.name: stage.capturable for stage in rehearsed.stages}
     assert_equal_weights(everything(plain), everything(rehearsed))
+
+
+@pytest.mark.parametrize(("name", "blocks"), [("simgcd", 1), ("rpc", 2)])
+def test_a_compiled_step_is_the_eager_one(world, monkeypatch, name, blocks):
+    """As the compiler sees it, in eager kernels: nobody needs a C compiler for the tests."""
+    plain = world.loop(name, epochs=2, blocks=blocks)
+    fit_and_watch(plain)
+    monkeypatch.setattr(module, "COMPILER", "aot_eager")
+    monkeypatch.setattr("holotype.training.loop.pays_to_compile", lambda *_: True)
+    compiled = world.loop(name, epochs=2, blocks=blocks)
+    fit_and_watch(compiled)
+    step = compiled.current.step
+    assert step.terms != step._terms
+    assert_equal_weights(everything(plain), everything(compiled), 1e-5)
+
+
+def test_a_step_that_cannot_be_compiled_is_not(world, monkeypatch, caplog):
+    def refuses(graph, inputs):
+        raise RuntimeError("no C compiler here")
+
+    plain = world.loop("simgcd", epochs=2)
+    fit_and_watch(plain)
+    torch.compiler.reset()
+    monkeypatch.setattr(module, "COMPILER", refuses)
+    monkeypatch.setattr("holotype.training.loop.pays_to_compile", lambda *_: True)
+    fallen = world.loop("simgcd", epochs=2)
+    fit_and_watch(fallen)
+    assert "could not be compiled" in caplog.text
+    assert_equal_weights(everything(plain), everything(fallen))
+
+
+@pytest.mark.parametrize(("blocks", "least"), [(1, 30_000), (2, 4_000), (5, 4_000)])
+def test_long_stages_on_tokens_are_compiled_on_a_gpu(monkeypatch, blocks, least):
+    stage, device = Stage(), torch.device("cpu")
+    assert not module.pays_to_compile(stage, least, blocks, device)
+    monkeypatch.setattr(module, "can_capture", lambda device: True)
+    assert module.pays_to_compile(stage, least, blocks, device)
+    assert not module.pays_to_compile(stage, least - 1, blocks, device)
+    assert not module.pays_to_compile(Stage(needs="images"), least, blocks, device)
 
 
 class CountsInPassing(SimGCD):

@@ -373,7 +373,7 @@ def _scale_and_shift(norm: nn.LayerNorm, like: Tensor) -> tuple[Tensor, Tensor]:
 
 def _pool(query: Tensor, x: Tensor) -> Tensor:
     """softmax(query x^T) x, the tokens' mean as each head weighs them. query: (B, H, D), x: (B, N, D) -> (B, H, D)."""
-    if not x.is_cuda or x.requires_grad:
+    if not x.is_cuda:
         return (query @ x.mT).softmax(dim=-1) @ x
     heads = query.shape[1]
     pooled: Tensor = _AlignedPool.apply(F.pad(query, (0, 0, 0, -heads % ALIGNED)).to(x.dtype), x)
@@ -381,7 +381,7 @@ def _pool(query: Tensor, x: Tensor) -> Tensor:
 
 
 class _AlignedPool(torch.autograd.Function):
-    """The same with the heads last in every product, and no gradient to the tokens.
+    """The same with the heads last in every product.
 
     Rows of N = 197 weights would lie on odd addresses, for which a GPU has only slow products (3 times slower);
     rows of H heads, filled up to ALIGNED, do not. The backward pass is written out to keep that order in it.
@@ -391,16 +391,18 @@ class _AlignedPool(torch.autograd.Function):
     def forward(ctx: Any, query: Tensor, x: Tensor) -> Tensor:
         with torch.autocast(x.device.type, enabled=False):
             weight = (x @ query.mT).softmax(dim=1)  # (B, N, H)
-            ctx.save_for_backward(weight, x)
+            ctx.save_for_backward(weight, x, query)
             return weight.mT @ x
 
     @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
-        weight, x = ctx.saved_tensors
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor | None]:
+        weight, x, query = ctx.saved_tensors
         with torch.autocast(x.device.type, enabled=False):
             d_weight = x @ grad.mT  # (B, N, H)
             d_score = torch._softmax_backward_data(d_weight, weight, 1, weight.dtype)
-            return d_score.mT @ x, None
+            # only a block before this one asks for the gradient of the tokens
+            d_x = torch.baddbmm(weight @ grad, d_score, query) if ctx.needs_input_grad[1] else None
+            return d_score.mT @ x, d_x
 
 
 def _bias(linear: nn.Linear) -> Tensor:

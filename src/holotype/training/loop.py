@@ -27,7 +27,7 @@ from holotype.training.divergence import Diverged, DivergenceGuard
 from holotype.training.encoder import predict_table
 from holotype.training.optim import build_sgd, logged_rate, reset_parameters, restore_momentum, set_rates
 from holotype.training.progress import StopRequest, TrainingBar, score_line
-from holotype.training.step import Step, out_of_memory
+from holotype.training.step import Step, out_of_memory, pays_to_compile
 from holotype.training.views import Key, ViewSources, evaluation_features, table_features
 from holotype.utils.device import Device
 from holotype.utils.distributed import any_rank, rank
@@ -169,7 +169,10 @@ class Loop:
         self.source = self.sources.of(stage)
         key = (self.seed, at.stage)
         batches = StageDraws(stage, self.source, self.method, self.rows, c.batch_size, epochs, key)
-        step = Step(stage, self.source, self.method, self.modules, optimiser, self.rows.target, c.eager)
+        blocks = len(self.encoder.tail.blocks)
+        compiled = not c.eager and pays_to_compile(stage, epochs * self.steps, blocks, self.device)
+        target = self.rows.target
+        step = Step(stage, self.source, self.method, self.modules, optimiser, target, c.eager, compiled)
         step.resumed = {n.removeprefix("sums."): t for n, t in tensors.items() if n.startswith("sums.")}
         return StageRun(stage, epochs, batches, step)
 

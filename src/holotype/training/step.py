@@ -1,4 +1,9 @@
-"""One optimiser step: features of the drawn views, losses, gradients, SGD; eager, or as a captured CUDA graph."""
+"""One optimiser step: features of the drawn views, losses, gradients, SGD; eager, or as a captured CUDA graph.
+
+Where a stage is long enough, what is captured is compiled first: the hundreds of small kernels of the losses become
+dozens, and trained blocks are fused. The eager step is what golden numbers bind; the compiled one equals it but for
+rounding (tests/training/test_step.py). torch keeps what it compiled on disk, so that the next run has it in seconds.
+"""
 
 from __future__ import annotations
 
@@ -14,8 +19,17 @@ from holotype.training.cuda_graph import CapturedStep, restored_state
 from holotype.training.optim import momentum_of, momentum_tensors
 from holotype.training.views import ViewSource
 from holotype.utils.distributed import all_gather_rows, sum_gradients, world_size
+from holotype.utils.memory import is_out_of_memory
 
 log = logging.getLogger("holotype")
+
+COMPILER = "inductor"
+"""By torch's name."""
+WORTH_COMPILING = {1: 30_000, 2: 4_000}
+"""Steps of a stage from which on compiling pays, by the number of trained blocks: half a minute, where nothing is kept
+from an earlier run, against a millisecond of a step."""
+KEPT_STEPS = 64
+"""Steps of other runs in this process that share what is compiled."""
 
 NO_GRADIENT = "look for torch.no_grad, a detach, or a head that the loss does not use"
 """Where to look."""
@@ -24,6 +38,12 @@ NO_GRADIENT = "look for torch.no_grad, a detach, or a head that the loss does no
 def can_capture(device: torch.device) -> bool:
     """Steps of several processes talk to each other, which no graph holds."""
     return device.type == "cuda" and world_size() == 1
+
+
+def pays_to_compile(stage: Stage, steps: int, blocks: int, device: torch.device) -> bool:
+    """Whether so many steps of a stage, in which so many blocks learn, are worth the time of compiling them."""
+    least = WORTH_COMPILING[min(blocks, max(WORTH_COMPILING))]
+    return can_capture(device) and stage.capturable and stage.needs == "tokens" and steps >= least
 
 
 def out_of_memory(stage: Stage, batch_size: int) -> InputError:
@@ -47,8 +67,9 @@ class Step:
         optimiser: torch.optim.Optimizer,
         target: Tensor,
         eager: bool = False,
+        compiled: bool = False,
     ) -> None:
-        """target: (N,) class of every image, -1 = unlabelled. eager: never captured."""
+        """target: (N,) class of every image, -1 = unlabelled. eager: never captured. compiled: before it is."""
         self.stage, self.source, self.method = stage, source, method
         self.modules, self.optimiser = modules, optimiser
         self.target = target.to(source.encoder.device)
@@ -63,6 +84,12 @@ class Step:
         self.checked = stage.in_turns
         self.captures = stage.capturable and not eager and can_capture(source.encoder.device)
         self.captured: CapturedStep | None = None
+        self.terms = self._terms
+        if compiled:
+            import torch._dynamo
+
+            torch._dynamo.config.recompile_limit = KEPT_STEPS
+            self.terms = torch.compile(self._terms, backend=COMPILER, dynamic=False)
 
     def reset_sums(self) -> None:
         """A new epoch begins."""
@@ -98,6 +125,8 @@ class Step:
         self.clock = drawn.clock
         if self.captured and not self.captured.takes(inputs):
             self.captured = None
+        if self.sums is None and self.terms != self._terms:
+            self._find_terms(inputs)
         if self.captures and self.captured is None:
             self._capture(inputs)
         return self.captured(inputs) if self.captured else self._learn(inputs)
@@ -116,7 +145,17 @@ class Step:
     def _find_terms(self, inputs: dict[str, Tensor]) -> None:
         """Run the loss once for its names, and undo what it changed."""
         with restored_state(self._state()):
-            self._learn(inputs)
+            try:
+                self._learn(inputs)
+            except Exception as error:  # compilers fail in many ways: no C compiler, no Triton, ...
+                if self.terms == self._terms or is_out_of_memory(error):
+                    raise
+                reason = f"{type(error).__name__}: {str(error).strip().split(chr(10))[0]}"
+                log.warning(
+                    "This step could not be compiled (%s); it runs uncompiled, which is slower.", reason
+                )
+                self.terms = self._terms
+                self._learn(inputs)
         assert self.sums is not None
         self._begin_sums(self.names, self.sums)
 
@@ -127,12 +166,8 @@ class Step:
         return [*weights, *momentum_of(self.optimiser), *sums]
 
     def _learn(self, inputs: dict[str, Tensor]) -> Tensor:
-        views = self.source.views(inputs)
-        now: Now = dict(zip(self.clock, inputs["clock"], strict=True))
-        n_views = self.stage.views.weak + self.stage.views.strong
-        features = self.source.encoder.encode(self.stage, views.unflatten(0, (n_views, -1)), now)
-        features = all_gather_rows(features.transpose(0, 1)).transpose(0, 1)
-        terms = self.method.loss(self._batch(features, inputs), now)
+        # looked up outside, so that what is compiled does not depend on the number of images
+        terms = self.terms(self.source.views(inputs), inputs, self.target[inputs["image"]])
         vector = torch.stack(list(terms.values()))
         self.optimiser.zero_grad(set_to_none=True)
         if not vector.requires_grad:
@@ -163,8 +198,15 @@ class Step:
                 "leave them out of Stage.trains."
             )
 
-    def _batch(self, features: Tensor, inputs: dict[str, Tensor]) -> Batch:
+    def _terms(self, views: Tensor, inputs: dict[str, Tensor], target: Tensor) -> dict[str, Tensor]:
+        """The loss terms of the views (V b, ...). target: (B,) class of each image, -1 = unlabelled."""
+        now: Now = dict(zip(self.clock, inputs["clock"], strict=True))
+        n_views = self.stage.views.weak + self.stage.views.strong
+        features = self.source.encoder.encode(self.stage, views.unflatten(0, (n_views, -1)), now)
+        features = all_gather_rows(features.transpose(0, 1)).transpose(0, 1)
+        return self.method.loss(self._batch(features, inputs, target), now)
+
+    def _batch(self, features: Tensor, inputs: dict[str, Tensor], target: Tensor) -> Batch:
         image, prefix = inputs["image"], "random."
-        target = self.target[image]
         random = {n.removeprefix(prefix): t for n, t in inputs.items() if n.startswith(prefix)}
         return Batch(features, target.clamp_min(0), target >= 0, image, random, self.stage.name)

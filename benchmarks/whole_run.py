@@ -1,0 +1,285 @@
+"""What a run costs, from the start of Python to the table, and its parts; now and as the version before computed.
+
+    python benchmarks/whole_run.py --out experiments/results/whole_run.jsonl#h200
+
+One command measures, in this order and within --minutes: cached steps with one and with two trained blocks, eager and
+compiled (the first compiling starts with nothing kept); reading images in threads and in processes; a whole run of RPC
+as `holotype train` does it, now and as before; `embed` against the rate of the trunk; eight seeds at once; a step in
+the style of released code. `before` reads in threads and compiles nothing. Photographs and weights are made. The file
+is written after every part, and is printed at the end as one line of JSON.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+import traceback
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors.torch import save_file
+
+from decode import scaling
+from holotype.data.decode_stream import decode_in_order
+from holotype.data.image_store import CROP_FRACTION
+from holotype.models.weights_io import TEST_BACKBONES
+from holotype.training import step as step_module
+from holotype.training.encoder import Encoder
+from holotype.utils.device import cpu_count, pick_device
+from loops import Bench, free, measure_loop, measure_together
+from measure import (
+    EFFORTS,
+    EMBEDDED_SIZE,
+    Plan,
+    World,
+    command,
+    facts,
+    make_photographs,
+    one_sentence,
+    script_parser,
+    time_call,
+    write_record,
+)
+from parts import reference as reference_style
+
+METHODS, RUNS = ("simgcd", "rpc"), 8
+NEVER, ALWAYS = dict.fromkeys((1, 2), 10**9), dict.fromkeys((1, 2), 0)
+CHILD = """
+import sys
+from holotype.training import step
+step.WORTH_COMPILING = dict.fromkeys((1, 2), {least})
+from holotype.training import build_token_cache
+build_token_cache.WORTH_COMPILING = {trunk}
+from holotype.data import decode_stream
+decode_stream.PROCESSES_FROM = {processes}
+from holotype.cli import main
+sys.exit(main(sys.argv[1:]))
+"""
+KINDS = {
+    "before": {"least": 10**9, "trunk": 400_000, "processes": 10**9},
+    "processes": {"least": 10**9, "trunk": 400_000, "processes": 4},
+    "trunk compiled": {"least": 10**9, "trunk": 0, "processes": 4},
+    "all compiled": {"least": 0, "trunk": 0, "processes": 4},
+}
+"""What a whole run does otherwise than the version before: each adds to the one above it."""
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """How much is measured."""
+
+    images: int
+    views: str
+    epochs: int
+    plan: Plan
+    decoded: int
+    """Images that one thread reads."""
+
+
+SIZES = {
+    "cuda": Sizes(5994, "16+8", 200, Plan(20, 10, 50), 400),
+    "cpu": Sizes(256, "2+1", 2, Plan(2, 2, 2), 64),
+}
+
+
+@contextmanager
+def compiling(least: dict[int, int]) -> Iterator[None]:
+    before = step_module.WORTH_COMPILING
+    step_module.WORTH_COMPILING = least
+    try:
+        yield
+    finally:
+        step_module.WORTH_COMPILING = before
+
+
+def steps(bench: Bench, sizes: Sizes) -> Iterator[dict[str, Any]]:
+    """Cached steps on a part of the images: a step costs the same whatever their number."""
+    world, n = bench.world, min(len(bench.world.paths), 1024)
+    for blocks in (1, 2):
+        part = Bench(replace(world, paths=world.paths[:n], blocks=blocks), "4+2", bench.scratch)
+        for name in METHODS:
+            for kind, least in (("eager", NEVER), ("compiled", ALWAYS)):
+                with compiling(least):
+                    row = measure_loop(part, name, sizes.plan, part.store(), part.cache())
+                yield {"blocks": blocks, "kind": kind, **row}
+        part.drop()
+
+
+def reading(bench: Bench, sizes: Sizes) -> Iterator[dict[str, Any]]:
+    yield from scaling(bench.world.paths[: sizes.decoded * max(cpu_count() // 2, 1)], bench.world.image_size)
+
+
+def collection(bench: Bench, folder: Path) -> list[str]:
+    """A list of the photographs and a file of weights, as flags of a run on them."""
+    table, weights = bench.world.table(), folder / "weights.safetensors"
+    rows = zip(table.path, table.label, strict=True)
+    (folder / "list.csv").write_text("path,label\n" + "".join(f"{path},{label}\n" for path, label in rows))
+    flags = [f"--k={bench.world.k}", f"--device={bench.world.device.type}", "--no-progress"]
+    if bench.world.arch == "embedded":
+        return [str(folder / "list.csv"), *flags]
+    arch = TEST_BACKBONES[bench.world.arch].arch if bench.world.arch in TEST_BACKBONES else bench.world.arch
+    model, about = bench.world.model(), {"timm": arch, "image_size": str(bench.world.image_size)}
+    about |= {"mean": "0.485,0.456,0.406", "std": "0.229,0.224,0.225", "license": "none"}
+    save_file({name: value.contiguous() for name, value in model.state_dict().items()}, weights, about)
+    return [str(folder / "list.csv"), *flags, f"--backbone.name={weights}"]
+
+
+def run_once(kind: str, words: Sequence[str], scratch: Path) -> float:
+    """Seconds of a process that does a command."""
+    environment = os.environ | {"XDG_CACHE_HOME": str(scratch / "cache")}
+    start = time.perf_counter()
+    made = subprocess.run(
+        [sys.executable, "-c", CHILD.format(**KINDS[kind]), *words],
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if made.returncode:
+        raise RuntimeError(f"{kind}: {made.stderr[-2000:]}")
+    return time.perf_counter() - start
+
+
+def whole(bench: Bench, sizes: Sizes, kinds: Sequence[str]) -> Iterator[dict[str, Any]]:
+    """RPC from the start of Python to its scores."""
+    with tempfile.TemporaryDirectory(dir=bench.scratch, prefix="whole-") as made:
+        flags, epochs = collection(bench, Path(made)), f"--train.epochs={sizes.epochs}"
+        for kind in kinds:
+            out = Path(made) / kind.replace(" ", "-")
+            words = [
+                "train",
+                "rpc",
+                *flags,
+                epochs,
+                f"--train.batch_size={bench.world.batch}",
+                f"--cache-views={sizes.views}",
+                f"--out={out}",
+                "--seed=0",
+            ]
+            seconds = run_once(kind, words, Path(made))
+            told = json.loads((out / "scores.json").read_text())["made"]
+            inside = ("decode_seconds", "cache_seconds", "seconds", "wall_seconds")
+            yield {"kind": kind, "process_seconds": round(seconds, 1)} | {name: told[name] for name in inside}
+
+
+def embed(bench: Bench, sizes: Sizes) -> Iterator[dict[str, Any]]:
+    """`holotype embed`, against the trunk alone on images that lie on the device, and reading alone."""
+    world, short = bench.world, int(bench.world.image_size / CROP_FRACTION)
+    for compiled in (False, True) if world.device.type == "cuda" else (False,):
+        encoder = Encoder(bench.backbone(), world.compute(), compiled=compiled)
+        images = torch.randint(
+            0, 256, (encoder.chunk, 3, world.image_size, world.image_size), dtype=torch.uint8
+        )
+        images = images.to(world.device)
+        rate = encoder.chunk / time_call(
+            lambda e=encoder, x=images: e.embed(e.inputs(x)), world.device, repeats=5
+        )
+        yield {
+            "kind": f"network alone, {'compiled' if compiled else 'eager'}",
+            "images_per_second": round(rate, 1),
+        }
+        del encoder
+        free()
+    start = time.perf_counter()
+    for _ in decode_in_order(world.paths, short, None, False):
+        pass
+    rate = len(world.paths) / (time.perf_counter() - start)
+    yield {"kind": "reading alone", "images_per_second": round(rate, 1)}
+    with tempfile.TemporaryDirectory(dir=bench.scratch, prefix="embed-") as made:
+        flags = [flag for flag in collection(bench, Path(made)) if not flag.startswith("--k=")]
+        flags = [flag.replace("--backbone.name", "--backbone") for flag in flags]
+        for kind in ("before", "processes"):
+            out = Path(made) / kind
+            seconds = run_once(kind, ["embed", *flags, f"--out={out}"], Path(made))
+            yield {
+                "kind": f"holotype embed, {kind}",
+                "images_per_second": round(len(world.paths) / seconds, 1),
+                "process_seconds": round(seconds, 1),
+            }
+
+
+def together(bench: Bench, sizes: Sizes) -> Iterator[dict[str, Any]]:
+    """A step of each of eight seeds of RPC, eager and compiled."""
+    part = Bench(replace(bench.world, paths=bench.world.paths[:1024]), "4+2", bench.scratch)
+    for kind, least in (("eager", NEVER), ("compiled", ALWAYS)):
+        with compiling(least):
+            yield {"kind": kind, **measure_together(part, "rpc", sizes.plan, RUNS)}
+    part.drop()
+
+
+def reference(bench: Bench, sizes: Sizes) -> Iterator[dict[str, Any]]:
+    """A step in the style of released code."""
+    kind = "cuda quick" if bench.world.device.type == "cuda" else "cpu quick"
+    yield from reference_style(bench, EFFORTS[kind])
+
+
+Part = Callable[[Bench, Sizes], Iterator[dict[str, Any]]]
+PARTS: dict[str, Part] = {
+    "steps": steps,
+    "reading": reading,
+    "whole": lambda bench, sizes: whole(bench, sizes, tuple(KINDS)),
+    "embed": embed,
+    "together": together,
+    "reference": reference,
+}
+
+
+@one_sentence
+def main(words: Sequence[str] | None = None) -> int:
+    words = sys.argv[1:] if words is None else list(words)
+    parser = script_parser(__doc__)
+    add = parser.add_argument
+    add("--out", type=Path, default=Path("results/whole_run.json"), help="file for the figures")
+    add("--only", default=",".join(PARTS), help=f"parts, of {','.join(PARTS)}")
+    add("--minutes", type=float, default=6.0, help="no part and no row is begun after so many")
+    add("--device", choices=("auto", "cuda", "cpu"), default="auto", help="where to compute")
+    add("--arch", help="as of speed.py (vit_small_patch14_224 on a GPU, embedded on a CPU)")
+    add("--n-images", type=int, help="photographs (5,994 on a GPU, 256 on a CPU)")
+    given = parser.parse_args(words)
+    start, device = time.monotonic(), torch.device(pick_device(given.device))
+    cuda = device.type == "cuda"
+    arch = given.arch or ("vit_small_patch14_224" if cuda else "embedded")
+    size = EMBEDDED_SIZE if arch == "embedded" else 32 if arch == "test_vit" else 224
+    sizes = SIZES["cuda" if cuda else "cpu"]
+    n, batch, k = given.n_images or sizes.images, *((128, 200) if cuda else (16, 8))
+    failed = []
+    with tempfile.TemporaryDirectory(prefix="holotype-whole-", ignore_cleanup_errors=True) as scratch:
+        # an empty cache for the compiler: the first compiling counts in full
+        os.environ["TORCHINDUCTOR_CACHE_DIR"] = str(Path(scratch) / "compiler")
+        os.environ["TRITON_CACHE_DIR"] = str(Path(scratch) / "triton")
+        made = make_photographs(Path(scratch) / "photographs", n, threads=cpu_count())
+        world = World(made.paths, arch, size, batch, k, device)
+        record = {**facts(device), "command": command("benchmarks/whole_run.py", words), "arch": arch}
+        record |= {"photographs": made.description, "batch": batch, "k": k, "views": sizes.views, "parts": {}}
+        bench = Bench(world, sizes.views, Path(scratch) / "bench")
+        bench.scratch.mkdir()
+        for name in [name for name in PARTS if name in given.only.split(",")]:
+            rows = record["parts"].setdefault(name, [])
+            try:
+                for row in PARTS[name](bench, sizes) if time.monotonic() - start < 60 * given.minutes else ():
+                    rows.append(row | {"at": round(time.monotonic() - start, 1)})
+                    print(name, rows[-1], file=sys.stderr, flush=True)
+                    write_record(given.out, record)
+                    if time.monotonic() - start > 60 * given.minutes:
+                        break
+            except (
+                RuntimeError
+            ):  # out of memory, a kernel that failed: the other parts are still worth having
+                failed.append(name)
+                traceback.print_exc()
+            free()
+            write_record(given.out, record)
+    print(json.dumps(record))
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
