@@ -346,6 +346,7 @@ def adopt(folders: Sequence[Path], top: Path) -> None:
     write_text(top / RESULTS / "newer.jsonl", "".join(f"{line}\n" for line in lines))
     every = list(Records(top / RESULTS).by_key.values())
     shown: dict[str, list[str]] = {}
+    whole: list[str] = []
     for name, study in STUDIES.items():
         content = study_of(name)
         for row in list(content["rows"]):
@@ -354,6 +355,8 @@ def adopt(folders: Sequence[Path], top: Path) -> None:
             if not any(places.values()):
                 del content["rows"][row]
                 continue
+            if set(FINAL) <= {one.identity.seed for one in places.get(CUB, ())} and row in NEWER:
+                whole.append(row)
             own["datasets"] = [one for one, found in places.items() if found]
             own["seeds"] = sorted({one.identity.seed for found in places.values() for one in found})
             for one in own["datasets"]:
@@ -365,12 +368,12 @@ def adopt(folders: Sequence[Path], top: Path) -> None:
             head = "# Written by experiments/newer.py --adopt; the rules stand there.\n"
             text = yaml.safe_dump(content, sort_keys=False, width=140, default_flow_style=None)
             write_text(top / "experiments" / f"{name}.yaml", head + text)
-    page(shown, top)
+    page(shown, whole or list(NEWER), top)
     exhibits.main([])
 
 
-def page(shown: Mapping[str, Sequence[str]], top: Path) -> None:
-    """The page, and the table on the README's second screen."""
+def page(shown: Mapping[str, Sequence[str]], whole: Sequence[str], top: Path) -> None:
+    """The page, and the table on the README's second screen, of the newer rows with all seeds on CUB."""
     half = {TODAY, *READINGS}
 
     def mark(dataset: str, rows: Sequence[str], more: str = "") -> str:
@@ -379,10 +382,11 @@ def page(shown: Mapping[str, Sequence[str]], top: Path) -> None:
         return MARK.format(**told) if there else "Not run.\n\n"
 
     full = ["kmeans", "simgcd", "debgcd", "rpc", *NEWER]
-    parts = {}
+    parts, more = {}, {}
     for key, dataset in (("cub", CUB), ("cars", CARS), ("cifar", CIFAR)):
-        more = " kind=progress" if {"kmeans", "simgcd"} <= set(shown.get(dataset, ())) else ""
-        parts[key] = mark(dataset, full, f" seeds={FINAL[0]}-{FINAL[-1]}{more}")
+        ends = {"kmeans", "simgcd"} <= set(shown.get(dataset, ()))
+        more[dataset] = f" seeds={FINAL[0]}-{FINAL[-1]}{' kind=progress' * ends}"
+        parts[key] = mark(dataset, full, more[dataset])
     readings = [mark(one, [*half]) for one in (CUB, CARS, CIFAR)]
     later = ["rpc", "debgcd", *(f"rpc-{row}" for row in READINGS)]
     readings += [mark(one, later, f" seeds={CONFIRM[0]}-{CONFIRM[-1]}") for one in (CARS, CUB, CIFAR)]
@@ -390,10 +394,14 @@ def page(shown: Mapping[str, Sequence[str]], top: Path) -> None:
         top / "docs/studies/newer.md", PAGE.format(**parts, readings="".join(readings)).rstrip() + "\n"
     )
     readme = top / "README.md"
-    text = readme.read_text(encoding="utf-8")
-    if "<!-- table: newer " not in text:
-        told = "The methods of 2024 to 2026 on CUB, seeds 20 to 22 ([all of it](docs/studies/newer.md)):\n\n"
-        write_text(readme, text.replace(README_AT, told + parts["cub"] + README_AT, 1))
+    text, told = (
+        readme.read_text(encoding="utf-8"),
+        "Newer methods on CUB ([all of it](docs/studies/newer.md)):\n\n",
+    )
+    before, _, after = text.partition(README_AT)
+    rows = ["kmeans", "simgcd", "debgcd", "rpc", *whole]
+    table = mark(CUB, rows, more[CUB])
+    write_text(readme, before.partition(told)[0] + told + table + README_AT + after)
     for name, at, line in LISTS:
         text = (top / name).read_text(encoding="utf-8")
         if line not in text:
