@@ -1,16 +1,18 @@
-"""A played annotator: how many answers do the questions of the queue need, and how many those in random order?
+"""A played annotator: how right is a discovery after some answers, asked by the studio, by the queue, or at random?
 
     python experiments/labelling.py full0 part1 part3 --seeds 0 1 2
 
-The discovery is trained once. Each round, the annotator answers a few questions from the hidden truth; the answers are
-labels, each of which counts as much as LABEL images, and a linear discriminant on the features before and after
-training places every image anew. Questions come from the queue (results/review_queue.py, with probabilities as a
-discovery
-computes them) or in an order drawn with the seed. The first answer about a new category gives it its name; an answer
-that no category is called makes one.
+The discovery is trained once. The annotator answers from the hidden truth, EACH questions at a time; then the studio
+learns (studio/learn.py) and places every other image anew. Who asks:
 
-all        share of the images that came without a label that are right, answered ones included
-untouched  the same over the images that nobody was asked about in either order
+studio     of each new category, are its six most typical and six oddest images one thing? Yes labels all of them, else
+           the six alone where these are one thing; then as the queue
+queue      single images, as results/review_queue.py orders them, with the probabilities of today
+random     single images in an order drawn with the seed
+
+A question is one answer. The first label in a new category gives it its name; one that no category is called makes
+another. `all`: share of the images without a label that are right, answered ones included; `untouched`: the same over
+the images that nobody was asked about in any order.
 
 Prints a table and writes the line `embedded` of experiments/results/labelling.jsonl.
 """
@@ -41,14 +43,13 @@ from harness import (
 from holotype.data.table import Table
 from holotype.results.calibration import calibrate
 from holotype.results.discovery import Category, Discovery
-from holotype.results.lda import LDAStats
 from holotype.results.review_queue import questions
+from holotype.studio.learn import joined_features, place
 
-ORDERS, SCORES = ("queue", "random"), ("all", "untouched")
-LABEL = 5.0
-"""Images that a label counts as much as."""
-TIMES = 3
-"""The discriminant learns from the places that it gave before."""
+ORDERS, SCORES = ("studio", "queue", "random"), ("all", "untouched")
+MARKS, GOAL = (30, 60, 120), 0.9
+CORE = 6
+"""Most typical images of a category in a question about it, and oddest ones."""
 
 
 @dataclass
@@ -69,21 +70,24 @@ class Play:
         self.names = dict(enumerate(self.table.known))
         """Index of a category to the class that labels say it is."""
         self.label = np.array(self.table.label, dtype=object)
-        self.category = found.category
-        self.asked: list[int] = []
+        self.category = np.asarray(found.category)
+        self.answers, self.asked = 0, list[int]()
         self.shuffled = np.random.default_rng(seed).permutation(np.flatnonzero(~self.table.labelled))
         self.row = {str(path): row for row, path in enumerate(self.table.path)}
-        self.x = unit(np.hstack([unit(centred(found.features)), unit(centred(found.embedded))]))
+        self.x = joined_features([found.features, found.embedded])
+        self.probability = calibrate(found.embedded, self.category, self.target, self.k).probability
+        self.left = list(range(len(self.table.known), self.k)) if order == "studio" else []
+        """New categories of which nobody has asked."""
 
-    def steps(self, rounds: int, each: int) -> list[Step]:
-        """The state before the first round and after each."""
+    def steps(self, answers: int, each: int) -> list[Step]:
+        """The state before the first answer and after each few."""
         done = [Step(0, self.category)]
-        first = max(self.found.k - len(self.table.known), 1)  # as many in both orders
-        for number in range(rounds):
-            for row in self.ask(each if number else first):
-                self.answer(row)
-            self.place()
-            done.append(Step(len(self.asked), self.category))
+        while self.answers < answers:
+            for rows in self.ask(each):
+                self.answers += 1
+                self.answer(rows)
+            self.learn()
+            done.append(Step(self.answers, self.category))
         return done
 
     @property
@@ -91,30 +95,38 @@ class Play:
         index = {name: i for i, name in self.names.items()}
         return np.array([index.get(name, -1) for name in self.label])
 
-    def place(self) -> None:
-        """Every image anew, given the labels of now."""
+    def learn(self) -> None:
         target = self.target
-        weight = np.where(target >= 0, LABEL, 1.0)
-        self.category = np.where(target >= 0, target, self.category)
-        for _ in range(TIMES):
-            said = LDAStats.of(self.x, self.category, weight, self.k).judge().scores(self.x).argmax(axis=1)
-            self.category = np.where(target >= 0, target, said)
+        category = np.where(target >= 0, target, self.category)
+        self.category, self.probability = place(self.x, category, target < 0, self.k, self.probability)
 
-    def ask(self, n: int) -> list[int]:
+    def ask(self, n: int) -> list[list[int]]:
         """Rows of the next n questions."""
         if self.order == "random":
-            return [int(row) for row in self.shuffled if row not in self.asked][:n]
-        queue = questions(self.discovery(), self.found.features, most=n)
-        return [self.row[one.path] for one in queue][:n]
+            asked = set(self.asked)
+            return [[int(row)] for row in self.shuffled if row not in asked][:n]
+        groups = [self.group(id) for id in self.left[:n]]
+        self.left = self.left[n:]
+        groups = [rows for rows in groups if len(rows) > 1]
+        more = max(n - len(groups), 0)
+        queue = questions(self.discovery(), self.found.features, most=more) if more else []
+        return [*groups, *([self.row[one.path]] for one in queue)][:n]
+
+    def group(self, id: int) -> list[int]:
+        """The most typical images of a category, then the oddest ones."""
+        rows = np.flatnonzero((self.category == id) & (self.target < 0))
+        if not len(rows):
+            return []
+        typical = rows[np.argsort(-(self.x[rows] @ self.x[rows].mean(axis=0)), kind="stable")].tolist()
+        return typical[:CORE] + typical[CORE:][-CORE:]
 
     def discovery(self) -> Discovery:
         """What the queue is made of: every image with its place and its probability."""
         target = self.target
         ids = [self.names.get(i, f"new-{i:02d}") for i in range(self.k)]
-        probability = calibrate(self.found.embedded, self.category, target, self.k).probability
         frame = pd.DataFrame({"path": [str(path) for path in self.table.path], "label": self.label})
         frame["category_id"] = [ids[c] for c in self.category]
-        frame["probability"] = np.where(target >= 0, 1.0, probability)
+        frame["probability"] = np.where(target >= 0, 1.0, self.probability)
         frame["typicality"], frame["note"] = 1.0, ""
         sizes = np.bincount(self.category, minlength=self.k)
         categories = [
@@ -124,30 +136,27 @@ class Play:
         ]
         return Discovery("played", tuple(self.names.values()), frame, categories)
 
-    def answer(self, row: int) -> None:
-        self.asked.append(row)
-        self.label[row] = name = str(self.found.case.truth[row])
+    def answer(self, rows: list[int]) -> None:
+        """Label the images of a question, as far as they are one thing."""
+        truth = self.found.case.truth
+        self.asked += rows
+        same = next((part for part in (rows, rows[:CORE]) if len(set(truth[part])) == 1), [])
+        if not same:
+            return
+        self.label[same] = name = str(truth[same[0]])
         if name in self.names.values():
             return
-        if (own := int(self.category[row])) not in self.names:
+        if (own := int(self.category[same[0]])) not in self.names:
             self.names[own] = name
         else:
             self.names[self.k] = name
             self.k += 1
 
 
-def unit(x: np.ndarray) -> np.ndarray:
-    return np.asarray(x / np.maximum(np.linalg.norm(x, axis=1, keepdims=True), 1e-12))
-
-
-def centred(x: np.ndarray) -> np.ndarray:
-    return np.asarray(x - x.mean(axis=0), dtype=np.float64)
-
-
-def play(found: Found, seed: int, rounds: int, each: int) -> list[dict[str, Any]]:
-    """Both orders on one discovery: a row for each number of answers."""
+def play(found: Found, seed: int, answers: int, each: int) -> list[dict[str, Any]]:
+    """All orders on one discovery: a row for each number of answers."""
     plays = {order: Play(found, order, seed) for order in ORDERS}
-    steps = {order: one.steps(rounds, each) for order, one in plays.items()}
+    steps = {order: one.steps(answers, each) for order, one in plays.items()}
     touched = np.zeros(len(found.case.table), dtype=bool)
     for one in plays.values():
         touched[one.asked] = True
@@ -174,30 +183,56 @@ def share(case: Case, category: np.ndarray, without: np.ndarray | None = None) -
     return float(is_right(left, category[rows])[~table.labelled].mean())
 
 
-def needed(rows: Sequence[dict[str, Any]], score: str) -> dict[str, float]:
-    """Answers that the queue needs for what random order reaches with all of its own, in the mean over cases and seeds.
-
-    Between two rounds the score is taken to grow evenly; where the queue never gets there, its number is infinite.
-    """
-    curve = {order: mean_curve([row for row in rows if row["order"] == order], score) for order in ORDERS}
-    last, goal = curve["random"][-1]
-    reached = float("inf")
-    for (a, low), (b, high) in zip([(0.0, -1.0), *curve["queue"]], curve["queue"], strict=False):
+def needed(rows: Sequence[dict[str, Any]], goal: float) -> float:
+    """Answers until `all` is at the goal, in one play; it grows evenly between two steps. Infinite = never."""
+    before = (0.0, rows[0]["all"])
+    for row in rows:
+        (a, low), (b, high) = before, (row["answers"], row["all"])
         if high >= goal:
-            reached = a + (b - a) * (goal - low) / (high - low) if low >= 0 else b
-            break
-    return {"goal": goal, "random": last, "queue": reached, "ratio": reached / last}
+            return b if high <= low else a + (b - a) * (goal - low) / (high - low)
+        before = b, high
+    return float("inf")
 
 
-def mean_curve(rows: Sequence[dict[str, Any]], score: str) -> list[tuple[float, float]]:
-    """(answers, score) after each round, means over cases and seeds."""
-    plays = sorted({(row["case"], row["seed"]) for row in rows})
-    each = [[row for row in rows if (row["case"], row["seed"]) == one] for one in plays]
-    rounds = min(len(one) for one in each)
-    return [
-        (float(np.mean([one[i]["answers"] for one in each])), float(np.mean([one[i][score] for one in each])))
-        for i in range(rounds)
-    ]
+def at_answers(rows: Sequence[dict[str, Any]], answers: float, score: str) -> float:
+    """The score after some answers, in one play; it grows evenly between two steps."""
+    return float(np.interp(answers, [row["answers"] for row in rows], [row[score] for row in rows]))
+
+
+def interval(values: Sequence[float]) -> tuple[float, float, float]:
+    """The mean and a bootstrapped interval of 95 % over cases."""
+    drawn = np.random.default_rng(0).choice(np.array(values), (2_000, len(values))).mean(axis=1)
+    return float(np.mean(values)), *(float(q) for q in np.quantile(drawn, [0.025, 0.975]))
+
+
+def summarise(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """A row for each order: `all` after some answers with intervals over cases, answers to GOAL, and answers that reach
+    what random ones reach with the most (medians over plays)."""
+    cases, seeds = sorted({row["case"] for row in rows}), sorted({row["seed"] for row in rows})
+    plays = {
+        (order, case, seed): [
+            row for row in rows if (row["order"], row["case"], row["seed"]) == (order, case, seed)
+        ]
+        for order in ORDERS
+        for case in cases
+        for seed in seeds
+    }
+    found = []
+    for order in ORDERS:
+        line: dict[str, Any] = {"order": order}
+        for mark in (0, *MARKS):
+            each = [
+                np.mean([at_answers(plays[order, case, seed], mark, "all") for seed in seeds])
+                for case in cases
+            ]
+            line[f"all_{mark}"] = interval([float(value) for value in each])
+        mine = [(plays[order, case, seed], plays["random", case, seed]) for case in cases for seed in seeds]
+        line["to_goal"] = float(np.median([needed(play, GOAL) for play, _ in mine]))
+        line["as_random"] = float(
+            np.median([needed(play, at_answers(other, MARKS[-1], "all")) for play, other in mine])
+        )
+        found.append(line)
+    return found
 
 
 @one_sentence
@@ -205,42 +240,34 @@ def main(words: Sequence[str] | None = None) -> int:
     parser = script_parser(__doc__, work="runs/samples", out=RESULTS / "labelling.jsonl#embedded")
     parser.add_argument("case", nargs="+", help="full0, full1, ... or part0, part1, ...")
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2], help="of the random order")
-    parser.add_argument("--rounds", type=int, default=8)
+    parser.add_argument("--answers", type=int, default=MARKS[-1])
     parser.add_argument(
-        "--each", type=int, default=10, help="answers of a round; the first has one per new category"
+        "--each", type=int, default=8, help="answers between two times that the studio learns"
     )
     given = parser.parse_args(words)
     every: list[dict[str, Any]] = []
-    print(HEAD)
     for word in given.case:
         found = discovered(find_case(word, given.work), given.work)
-        rows = [row for seed in given.seeds for row in play(found, seed, given.rounds, given.each)]
-        every += rows
-        tell(word, rows)
-    summary = [{"case": "mean", "score": score, **needed(every, score)} for score in SCORES]
-    tell("mean", every)
-    content = {"seeds": given.seeds, "needed": finite(summary), "rows": every}
+        for seed in given.seeds:
+            every += play(found, seed, given.answers, given.each)
+        tell(word, [row for row in every if row["case"] == word])
+    tell("all", every)
+    content = {"seeds": given.seeds, "needed": finite(summarise(every)), "rows": every}
     made = run_facts("experiments/labelling.py", words, backbone="embedded", steps=DEMO_STEPS)
     write_record(given.out, made | content)
     return 0
 
 
-HEAD = " ".join(
-    name.rjust(width)
-    for name, width in (
-        *(("case", 8), ("score", 10), ("at first", 8), ("answers", 8), ("random", 8), ("queue", 8)),
-        *(("queue needs", 12), ("ratio", 6)),
-    )
-)
-
-
 def tell(case: str, rows: Sequence[dict[str, Any]]) -> None:
-    """A line for each score: what both orders reach with all of their answers, and what the queue needs for that."""
-    for score in SCORES:
-        one = needed(rows, score)
-        queue = mean_curve([row for row in rows if row["order"] == "queue"], score)
-        told = f"{queue[0][1]:>8.3f} {one['random']:>8.0f} {one['goal']:>8.3f} {queue[-1][1]:>8.3f}"
-        print(f"{case:>8} {score:>10} {told} {one['queue']:>12.1f} {one['ratio']:>6.2f}", flush=True)
+    """A line for each order."""
+    for line in summarise(rows):
+        shares = ", ".join(
+            f"{mark}: {100 * line[f'all_{mark}'][0]:.1f} ({100 * line[f'all_{mark}'][1]:.1f} to "
+            f"{100 * line[f'all_{mark}'][2]:.1f})"
+            for mark in (0, *MARKS)
+        )
+        ends = f"to {GOAL:.0%}: {line['to_goal']:.0f}; as 120 random: {line['as_random']:.0f}"
+        print(f"{case:>8} {line['order']:>8}  {shares}; {ends}", flush=True)
 
 
 def finite(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -74,7 +75,14 @@ def answer(tab: Any, turn: int) -> None:
     """Answer the question that is shown by keys; a name is typed where one is asked for."""
     tab.evaluate("() => { document.querySelector('main > h1').dataset.old = 'yes'; }")
     asked = tab.inner_text("h1")
-    press(tab, "n" if "the same as" in asked else "1" if "Is this" in asked and turn % 7 == 6 else "y")
+    press(
+        tab,
+        "n"
+        if re.search("the same as|be part of|something else", asked)
+        else "1"
+        if "Is this" in asked and turn % 7 == 6
+        else "y",
+    )
     if tab.locator("dialog.ask").count():
         tab.keyboard.type(f"Kind {turn}")
         press(tab, "Enter")

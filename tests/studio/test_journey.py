@@ -146,6 +146,40 @@ def test_questions_by_keys_alone(run: Path, serve, window) -> None:
     assert "y yes" in tab.inner_text("dialog")
 
 
+def test_labels_in_doubt_and_groups_of_strangers_are_asked(run: Path, serve, window) -> None:
+    found = Discovery.load(run)
+    images = found.images
+    images["doubtful"] = False
+    labelled = images.index[images["label"] != ""][0]
+    images.loc[labelled, "note"] = "odd; the model would say new-01"
+    strangers = images.index[(images["category_id"] == "new-02") & (images["label"] == "")][:4]
+    images.loc[strangers, ["doubtful", "x", "y"]] = [True, 0.0, 0.0]
+    found.save(run)
+    own = window()
+    tab = own.open(serve(run).link)
+    own.view("questions")
+    asked = set()
+    for _ in range(200):
+        words = tab.inner_text("h1")
+        if "looks like new-01" in words:
+            asked.add("label")
+            press(tab, "n")
+            tab.wait_for_selector("#edits-button:text-is('1 edit · saved')")
+        elif words == "Are these 4 something else?":
+            asked.add("strangers")
+            press(tab, "y")
+            tab.wait_for_selector("dialog.ask")
+            tab.keyboard.type("Odd")
+            press(tab, "Enter")
+        elif "Nothing left" in words or len(asked) == 2:
+            break
+        else:
+            press(tab, "x")
+    tab.wait_for_selector("#edits-button:text-is('5 edits · saved')")
+    edits = [(edit.action, edit.value) for edit in read_log(run)]
+    assert sorted(edits) == [("confirm", "new-01"), *[("move", "Odd")] * 4]
+
+
 def test_one_answer_serves_images_that_are_nearly_the_same(run: Path, serve, window) -> None:
     write_features(run, np.ones((len(Discovery.load(run).images), 8), dtype=np.float32))
     own = window()

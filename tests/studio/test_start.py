@@ -9,9 +9,11 @@ from pathlib import Path
 
 import pytest
 
+from holotype.discovery import folder_preview
 from holotype.errors import InputError
-from holotype.studio import app, first_look
+from holotype.studio import app
 from holotype.studio.jobs import JobContext, first_settings
+from holotype.studio.page import unplaced
 from studio.client import Client
 from studio.conftest import serving
 
@@ -37,9 +39,9 @@ def waited(window: Client, key: str, wanted, seconds: float = 90):
 
 
 def test_the_first_look_groups_images_of_one_colour(photos, tmp_path, capsys) -> None:
-    first_look.look(str(photos), str(tmp_path / "run"))
+    folder_preview.look(str(photos), str(tmp_path / "run"))
     lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
-    names = [Path(path).name.partition("-")[0] for path in first_look.unplaced(str(photos)).images["path"]]
+    names = [Path(path).name.partition("-")[0] for path in unplaced(str(photos)).images["path"]]
     groups = lines[0]["groups"]
     assert sum(len(group) for group in groups) == len(names) == 64
     assert all(len({names[row] for row in group}) == 1 for group in groups)

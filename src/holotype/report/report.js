@@ -35,12 +35,12 @@ const closer = () => h("button", { type: "button", class: "quiet close", "aria-l
   onclick: (event) => event.target.closest("dialog").close() }, "×");
 
 function askName(title, words, value, then) {
-  const field = h("input", { type: "text", "aria-label": "Name", value, maxlength: 200, spellcheck: "false" });
+  const field = h("input", { type: "text", "aria-label": "Name", value, maxlength: 200, spellcheck: "false", list: "names", autocomplete: "off" });
   const form = h("form", { onsubmit: (event) => {
     event.preventDefault();
     element.close(); // first, so that the focus is on the page again when the edit is made
     if (field.value.trim()) then(field.value.trim());
-  } }, h("h2", {}, title), h("p", {}, words), field,
+  } }, h("h2", {}, title), h("p", {}, words), field, h("datalist", { id: "names" }, alive().filter((category) => !UNNAMED.test(category.name)).map((category) => h("option", { value: category.name }))),
   h("div", { class: "buttons" }, h("button", { type: "submit", class: "primary" }, "Save"),
     h("button", { type: "button", class: "quiet", onclick: (event) => event.target.closest("dialog").close() }, "Cancel")));
   const element = dialogue(title, "ask", form);

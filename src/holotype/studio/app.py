@@ -20,7 +20,7 @@ Events, each {"type": ...}; live.js dispatches them in one place (SERVER_EVENTS)
     job       job: `jobs.JobState`, or null; jobs: what can be started
     round     run_id, round, words: the folder holds another round than before; the page loads itself anew to show it
     problem   words: why the folder cannot be used just now, "" = it can
-    look      look: lines and groups of the first look at a folder without a run (first_look.py)
+    look      look: lines and groups of the first look at a folder without a run (discovery/folder_preview.py)
     placement placement: `LearnedPlacement`, or null: images that were placed anew by the answers so far
 """
 
@@ -159,7 +159,7 @@ class Studio:
             return
         words = self.jobs.context.images, str(self.run.folder)
         try:
-            async for line in child_lines("holotype.studio.first_look", *words):
+            async for line in child_lines("holotype.discovery.folder_preview", *words):
                 self.look |= json.loads(line)
                 self.broadcast("look", look=dict(self.look))
         except InputError as error:

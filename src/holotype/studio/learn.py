@@ -8,6 +8,7 @@ which the page shows at once, and which counts wherever the edits are applied.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -31,10 +32,9 @@ def learn_placement(run: Path) -> LearnedPlacement:
     edits = [edit for edit in in_effect(read_log(run)) if edit.run_id == found.run_id]
     now = apply_edits(found, edits).discovery
     known = (read_features(own, len(now.images)), read_frozen(run, now.digests))
-    parts = [_unit(features) for features in known if features is not None]
-    if not parts:
+    if not (parts := [features for features in known if features is not None]):
         raise InputError(f"{run} has no features to learn from; train another round.")
-    x = np.hstack(parts) / np.float32(np.sqrt(len(parts)))
+    x = joined_features(parts)
     index = {category.id: number for number, category in enumerate(now.categories)}
     before = np.array([index.get(id, -1) for id in now.images["category_id"]])
     usable = (before >= 0) & np.isfinite(x).all(axis=1)
@@ -125,10 +125,10 @@ def read_frozen(run: Path, digests: list[str]) -> np.ndarray | None:
     return found
 
 
-def _unit(features: np.ndarray) -> np.ndarray:
-    """(N, D) float32: centred, at length 1; NaN rows stay so."""
-    x = np.asarray(features, np.float32)
-    return unit_rows(x - np.nanmean(x, axis=0))
+def joined_features(parts: Sequence[np.ndarray]) -> np.ndarray:
+    """(N, D) float32: features of several kinds, each centred, at length 1, beside each other; NaN rows stay so."""
+    each = (np.asarray(part, np.float32) for part in parts)
+    return np.hstack([unit_rows(x - np.nanmean(x, axis=0)) for x in each]) / np.float32(np.sqrt(len(parts)))
 
 
 if __name__ == "__main__":

@@ -6,7 +6,7 @@ order of the table) and facts.json (`PageFacts`: what the server needs of it).
 
 The page has the last round as it ended. The edits of that round come from the log, and are applied by the page, so that
 each of them can be taken back. A run of `holotype train` has no rounds: what was applied to it stays applied. Before
-the first round the page has the images alone (first_look.py).
+the first round the page has the images alone.
 """
 
 from __future__ import annotations
@@ -78,7 +78,6 @@ def build_page(run: Path, out: Path, images: str = "") -> PageFacts:
     from holotype.results.discovery import DISCOVERY_FILE, FEATURES, read_features
     from holotype.results.ensemble import stability_summary
     from holotype.results.hierarchy import save_tree
-    from holotype.studio.first_look import unplaced
 
     first = bool(images) and not (run / DISCOVERY_FILE).is_file()
     found, before, own = (unplaced(images), None, run) if first else read_rounds(run)
@@ -123,6 +122,21 @@ def build_page(run: Path, out: Path, images: str = "") -> PageFacts:
     for name, text in zip(FILES, (page, build.data_script(data), json.dumps(asdict(facts))), strict=True):
         write_text(out / name, text)
     return facts
+
+
+def unplaced(images: str) -> Discovery:
+    """Return the images of a folder as a discovery without categories, for the page."""
+    import pandas as pd
+
+    from holotype.data.load import load_table
+    from holotype.results.discovery import IMAGE_TABLE_COLUMNS, Discovery, RunFacts
+
+    table = load_table(images)
+    columns: dict[str, Any] = dict.fromkeys(IMAGE_TABLE_COLUMNS, "")
+    columns |= dict.fromkeys(("probability", "known_score", "typicality", "x", "y"), float("nan"))
+    columns |= {"path": table.path, "label": table.label, "doubtful": False}
+    facts = RunFacts(title=table.name, root=table.root)
+    return Discovery("first-look", table.known, pd.DataFrame(columns), [], facts=facts)
 
 
 def read_rounds(run: Path) -> tuple[Discovery, Discovery | None, Path]:

@@ -4,6 +4,7 @@ const CORE = 6; // the most typical images of a category in a question, and the 
 const PER_CATEGORY = 2; // single images of one category that are asked about before others get their turn
 const CLOSE = 0.3; // separation below which two categories may be one
 const MOST_SINGLES = 40;
+const [NEAR, LEAST_STRANGERS, MOST_STRANGERS] = [300, 3, 400]; // ten-thousandths of the map, and images
 const SURE = 900; // thousandths from which nobody asks about an image
 const REMEMBERED = data ? `holotype:asked:${data.run_id}` : "";
 
@@ -19,6 +20,8 @@ try {
 } catch { /* nothing is remembered */ }
 
 const doubtOf = (list) => list.reduce((sum, i) => sum + 1 - (images.probability[i] ?? 500) / 1000, 0) / Math.max(1, list.length);
+/** Has somebody said what it is, or another frame of its burst? */
+const isAnswered = (i) => [i, ...framesOf(i)].some((frame) => now.confirmed.has(frame) || now.note.get(frame) === "moved by hand");
 const isNamed = (category) => category.kind === "known" || !UNNAMED.test(category.name);
 
 /** Are these twelve one thing? Of each new category of which nobody has confirmed an image. */
@@ -52,28 +55,42 @@ function imageQuestions() {
   const count = new Map();
   const found = [];
   queue.unsure = 0;
-  const answered = (i) => framesOf(i).some((frame) => now.confirmed.has(frame));
   for (const i of onePerBurst(list)) {
     const c = now.category[i];
-    if (queue.asked.has(`image ${now.keys[i]}`) || answered(i) || !++queue.unsure || found.length >= MOST_SINGLES || (count.get(c) ?? 0) >= PER_CATEGORY) continue;
+    if (framesOf(i).some((frame) => queue.asked.has(`image ${now.keys[frame]}`)) || isAnswered(i) || !++queue.unsure || found.length >= MOST_SINGLES || (count.get(c) ?? 0) >= PER_CATEGORY) continue;
     count.set(c, (count.get(c) ?? 0) + 1);
     found.push({ kind: "image", key: `image ${now.keys[i]}`, category: now.categories[c], images: [i], value: doubtOf([i]) * Math.max(1, framesOf(i).length) });
   }
   return found;
 }
 
-/** Images that came with a label and lie elsewhere: who is right? */
+/** The category that the model would put a labelled image into, by its note; null where it agrees. */
+function modelSays(i) {
+  const [, word] = /(?:^|; )the model would say (.+)$/s.exec(now.note.get(i) ?? "") ?? [];
+  return word === undefined ? null : findCategory(word);
+}
+
+/** Images whose label the model doubts: who is right? */
 function labelQuestions() {
+  const list = [...now.note.keys()].filter((i) => images.label[i] >= 0 && now.category[i] >= 0 && !isAnswered(i) && modelSays(i));
+  return onePerBurst(list).map((i) => ({ kind: "label", key: `label ${now.keys[i]}`, category: now.categories[now.category[i]], other: modelSays(i), images: [i], value: 1 }));
+}
+
+/** Strangers in groups: images far from their category that lie close to each other on the map. */
+function strangerQuestions() {
+  const open = onePerBurst(doubtful().filter((i) => now.canMove(i) && images.x[i] !== null && !isAnswered(i)));
+  const left = new Set(open.slice(0, MOST_STRANGERS));
   const found = [];
-  for (let i = 0; i < size; i++) {
-    if (images.label[i] < 0 || now.confirmed.has(i) || now.note.get(i) === "moved by hand" || now.category[i] < 0) continue;
-    const label = findCategory(images.labels[images.label[i]]);
-    if (label && label.index !== now.category[i]) found.push({ kind: "label", key: `label ${now.keys[i]}`, category: label, other: now.categories[now.category[i]], images: [i], value: 1 });
+  for (const i of left) {
+    const near = [...left].filter((j) => Math.hypot(images.x[i] - images.x[j], images.y[i] - images.y[j]) < NEAR).slice(0, 2 * CORE);
+    if (near.length < LEAST_STRANGERS) continue;
+    near.forEach((j) => left.delete(j));
+    found.push({ kind: "strangers", key: `strangers ${now.keys[i]}`, category: now.categories[now.category[i]], images: near, value: doubtOf(near) * near.length / 2 });
   }
   return found;
 }
 
-const makeQuestions = () => [...groupQuestions(), ...pairQuestions(), ...labelQuestions(), ...imageQuestions()]
+const makeQuestions = () => [...groupQuestions(), ...pairQuestions(), ...labelQuestions(), ...strangerQuestions(), ...imageQuestions()]
   .filter(({ key }) => !queue.asked.has(key)).sort((a, b) => b.value - a.value);
 
 const isOpenQuestion = (question, all) => question && all.some(({ key }) => key === question.key);
@@ -126,10 +143,11 @@ const YES = {
     answered(question, [...made, ...confirmAs(list, category)], list.length);
   }),
   label: (question) => answered(question, confirmAs(question.images, question.category), 1),
+  strangers: (question) => askName("What are they?", "A name that no category has makes a new one.", "", (word) => moveTo(question, findCategory(word) ?? word)),
 };
 
 const moveTo = (question, target) => {
-  const list = wholeBurst(question.images[0]);
+  const list = question.images.flatMap(wholeBurst);
   answered(question, list.map((i) => editOf("move", i, target.id ?? target)), list.length);
 };
 
@@ -138,12 +156,14 @@ const NO = {
   pair: (question) => answered(question),
   image: (question) => pickCategory("What is it?", { about: question.images, without: question.category }, (target) => moveTo(question, target)),
   label: (question) => answered(question, [editOf("confirm", question.images[0], question.other.id)], 1),
+  strangers: (question) => answered(question),
 };
 
-const candidates = ({ kind, images: list, category }) => (kind === "image" ? byLikeness(list).filter((other) => other !== category).slice(0, 9) : []);
+const candidates = ({ kind, images: list, category }) => (kind === "image" || kind === "strangers" ? byLikeness(list).filter((other) => other !== category).slice(0, 9) : []);
 
 /** A name for what is shown: a category that is called so, or a new one. */
 function nameIt(question) {
+  if (question.kind === "strangers") return YES.strangers(question);
   if (question.kind !== "image") return nameCategory(question.category, (made) => addEdits(made));
   return askName("What is it?", "A name that no category has makes a new one.", "", (word) => moveTo(question, findCategory(word) ?? word));
 }
@@ -167,7 +187,8 @@ function questionKey(key) {
 
 const ASKED = {
   group: ({ images: list }) => `Are these ${list.length} one thing?`,
-  pair: ({ category, other }) => `Is ${category.name} the same as ${other.name}?`,
+  pair: ({ category, other }) => (other.kind === "known" ? `May ${category.name} be part of ${other.name}?` : `Is ${category.name} the same as ${other.name}?`),
+  strangers: ({ images: list }) => `Are these ${list.length} something else?`,
   image: ({ category }) => `Is this ${category.name}?`,
   label: ({ category, other }) => `It is labelled ${category.name}, and looks like ${other.name}. Is the label right?`,
 };
@@ -191,12 +212,12 @@ function questionsView() {
   const count = h("p", { class: "soft", role: "status" }, left ? plural(left, "question") : "No questions",
     ` left. ${queue.changes.length ? `The last ${plural(queue.changes.length, "answer has", "answers have")} changed ${plural(changed, "image")}.` : ""}`);
   if (!question) return [h("h1", {}, "Nothing left to ask"), count, h("p", {}, h("a", { href: "#rounds" }, "Train another round"), " to learn from your answers.")];
-  const beside = { group: [], pair: [question.other], image: [question.category], label: [question.category, question.other] }[question.kind];
+  const beside = { group: [], pair: [question.other], image: [question.category], label: [question.category, question.other], strangers: [question.category] }[question.kind];
   return [h("h1", {}, ASKED[question.kind](question)), count,
     h("div", { class: "question" }, question.images.length > 1 ? galleryOf(question.images, { title: ASKED[question.kind](question), id: "question" }).element : onePicture(question.images[0]),
       beside.map((category) => examples(category, question.images))),
     h("div", { class: "buttons answers" },
-      button("y", question.kind === "group" && !isNamed(question.category) ? "Yes: name it" : "Yes", () => YES[question.kind](question), "primary"),
+      button("y", question.kind === "strangers" || (question.kind === "group" && !isNamed(question.category)) ? "Yes: name it" : question.kind === "pair" ? "Yes: merge" : "Yes", () => YES[question.kind](question), "primary"),
       question.kind === "group" ? button("c", `Only the first ${question.core.length}`, () => confirmGroup(question, question.core)) : null,
       button("n", question.kind === "image" ? "No: it is…" : "No", () => NO[question.kind](question)),
       queue.candidates.map((category, at) => button(at + 1, category.name, () => moveTo(question, category))),

@@ -1,4 +1,4 @@
-"""First look at a folder that holds no run yet: `python -m holotype.studio.first_look IMAGES RUN`.
+"""Preview of a folder that holds no run yet, for the studio: `python -m holotype.discovery.folder_preview IMAGES RUN`.
 
 It prints what it finds as it finds it, a line of JSON each: {"groups": [[row, ...], ...]}, then {"lines": [...]}.
 Groups are k-means of what the embedded backbone makes of some images, as many as SECONDS allow; the lines are those of
@@ -12,15 +12,21 @@ import logging
 import sys
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import torch
 
-from holotype.studio import run_as_child
-
-if TYPE_CHECKING:
-    from holotype.data.table import Table
-    from holotype.results.discovery import Discovery
+from holotype.clustering.kmeans import kmeans
+from holotype.config.schema import BackboneConfig, DiscoverConfig
+from holotype.data.load import load_table
+from holotype.data.table import Table
+from holotype.discovery.pipeline import preview_discovery
+from holotype.embeddings.store import Embeddings, encode_rows
+from holotype.errors import InputError
+from holotype.models.backbone import load_backbone
+from holotype.training.encoder import Encoder
+from holotype.utils.device import Device
 
 SECONDS = 5.0
 """Of embedding; starting torch takes about as long."""
@@ -28,27 +34,8 @@ MOST_IMAGES, BATCH, LARGEST = 1_000, 32, 20
 """Images that are embedded, at once, and the most groups."""
 
 
-def unplaced(images: str) -> Discovery:
-    """Return the images of a folder as a discovery without categories, for the page."""
-    import pandas as pd
-
-    from holotype.data.load import load_table
-    from holotype.results.discovery import IMAGE_TABLE_COLUMNS, Discovery, RunFacts
-
-    table = load_table(images)
-    columns: dict[str, Any] = dict.fromkeys(IMAGE_TABLE_COLUMNS, "")
-    columns |= dict.fromkeys(("probability", "known_score", "typicality", "x", "y"), np.nan)
-    columns |= {"path": table.path, "label": table.label, "doubtful": False}
-    facts = RunFacts(title=table.name, root=table.root)
-    return Discovery("first-look", table.known, pd.DataFrame(columns), [], facts=facts)
-
-
 def look(images: str, run: str) -> None:
     """Print what there is to see."""
-    from holotype.config.schema import DiscoverConfig
-    from holotype.data.load import load_table
-    from holotype.discovery.pipeline import preview_discovery
-
     logging.getLogger("holotype").setLevel(logging.ERROR)
     table = load_table(images)
     say(groups=first_groups(table))
@@ -65,15 +52,6 @@ def say(**facts: Any) -> None:
 
 def first_groups(table: Table) -> list[list[int]]:
     """Return rows of images that look alike, the largest group first, in each the most typical ones first."""
-    import torch
-
-    from holotype.clustering.kmeans import kmeans
-    from holotype.config.schema import BackboneConfig
-    from holotype.embeddings.store import Embeddings, encode_rows
-    from holotype.models.backbone import load_backbone
-    from holotype.training.encoder import Encoder
-    from holotype.utils.device import Device
-
     backbone, end = load_backbone(BackboneConfig()), time.monotonic() + SECONDS
     encoder = Encoder(backbone, Device.on("auto"))
     some = np.random.default_rng(0).permutation(len(table))[:MOST_IMAGES]
@@ -96,4 +74,7 @@ def first_groups(table: Table) -> list[list[int]]:
 
 
 if __name__ == "__main__":
-    run_as_child(look)
+    try:
+        look(*sys.argv[1:])
+    except InputError as problem:
+        sys.exit(" ".join(str(problem).split()))
