@@ -13,10 +13,6 @@ With --few, one to five classes are known: small collections, features of the em
 0.3 at best where fewer than four classes are known, and how far the range of the silhouette reaches where one is, was
 chosen on problems like these with numbers below 60; those from 100 on were looked at afterwards.
 
-    python experiments/counting.py tail --root DIR/cifar100-200
-
-discovers in a long tail: classes of very different size, beside as many images in classes of equal size.
-
 A problem is a subset of a data set's images: some classes, half of them known, half of a known class's images labelled;
 every third with sizes that fall to a tenth, in an order that knows nothing of known and new. The whole data set under
 its own split is a problem too.
@@ -25,14 +21,11 @@ its own split is a problem too.
 from __future__ import annotations
 
 import argparse
-import csv
 import json
 import sys
-import tempfile
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -40,26 +33,20 @@ import numpy as np
 import torch
 
 from harness import (
-    choose_classes,
     command,
     facts,
     one_sentence,
     read_record,
     script_parser,
-    thin,
     write_record,
 )
 from holotype.clustering.class_size import COVERAGE
 from holotype.clustering.estimate_k import estimate_without_curve
 from holotype.clustering.k_curve import CountProblem
-from holotype.data.datasets.registry import load_benchmark
-from holotype.data.gcd_split import gcd_split
 from holotype.data.table import Table
 from holotype.errors import InputError
 from holotype.runs.experiment import resolve
-from holotype.runs.record import PER_CLASS_FILE, Record
-from holotype.runs.resources import ResourceCache, RunData
-from holotype.runs.run import run_experiment
+from holotype.runs.resources import ResourceCache
 from holotype.training.encoder import Encoder
 from holotype.training.views import FreshViews, evaluation_features
 
@@ -284,101 +271,8 @@ def _summary(problems: Sequence[dict[str, Any]]) -> str:
     return " | ".join(cells)
 
 
-# -- classes of very different size, beside as many images in classes of equal size -----------------------
-
-TAIL_TARGETS = ("uniform", "estimated")
-"""Values of method.memax_target that are compared."""
-TAIL_SCORES = ("all", "old", "new", "nmi")
-"""Of the record of a run, told in its line."""
-
-
-@dataclass(frozen=True)
-class Tail:
-    """A collection: so many classes, the largest so many times as large as the smallest."""
-
-    classes: int = 40
-    largest: int = 200
-    ratio: float = 20.0
-
-    def sizes(self) -> np.ndarray:
-        """Images of each class: from the largest to the smallest in equal ratios."""
-        shares = np.linspace(0, 1, self.classes // 2)
-        return np.maximum(1, np.round(self.largest * self.ratio**-shares)).astype(int)
-
-    def balanced(self) -> np.ndarray:
-        """As many images in all, in classes of equal size."""
-        return np.full(self.classes // 2, round(float(self.sizes().mean())))
-
-
-def run_tail(
-    data: RunData, shelf: ResourceCache, method: str, changes: dict[str, Any], steps: int
-) -> tuple[Record, float]:
-    """Run the embedded backbone on the token cache; return its record and the mean accuracy of the classes.
-
-    Its epochs give about `steps` steps.
-    """
-    batch = 64
-    settings = {
-        "progress": False,
-        "train.batch_size": batch,
-        "train.epochs": max(1, round(steps * batch / len(data.table))),
-        "train.eval_every": 1000,
-        "cache_views": "4+2",
-        **changes,
-    }
-    experiment = resolve(method, "cifar100-200", overrides=settings)
-    with tempfile.TemporaryDirectory() as folder:
-        experiment.out = str(Path(folder) / "run")
-        record = run_experiment(experiment, shelf)
-        with open(experiment.folder / PER_CLASS_FILE, encoding="utf-8", newline="") as file:
-            accuracies = [int(row["correct"]) / int(row["n"]) for row in csv.DictReader(file)]
-        return record, float(np.mean(accuracies))
-
-
-def tail_main(words: Sequence[str]) -> int:
-    """Discover in a long tail: every combination is one run, told in one line. Half of the classes are known, and half
-    of their images labelled."""
-    parser = script_parser(tail_main.__doc__)
-    parser.add_argument("--root", type=Path, required=True, help="folder of the cifar100-200 sample")
-    parser.add_argument("--method", default="simgcd", choices=("simgcd", "debgcd", "rpc"))
-    parser.add_argument(
-        "--weight", type=float, nargs="+", default=[4.0], help="memax_weight; 4 is the recipe's"
-    )
-    parser.add_argument("--collection", nargs="+", default=["tail", "flat"], choices=("tail", "flat"))
-    parser.add_argument("--target", nargs="+", default=list(TAIL_TARGETS), choices=TAIL_TARGETS)
-    parser.add_argument(
-        "--seed", type=int, nargs="+", default=[0], help="of training; the collections stay the same"
-    )
-    parser.add_argument("--steps", type=int, default=1000)
-    parser.add_argument("--classes", type=int, default=40)
-    parser.add_argument("--largest", type=int, default=200, help="images of the largest class")
-    parser.add_argument("--ratio", type=float, default=20.0, help="largest class to smallest")
-    given = parser.parse_args(words)
-    tail = Tail(given.classes, given.largest, given.ratio)
-    table = gcd_split(load_benchmark("cifar100-200", given.root))
-    names = choose_classes(table, tail.classes, seed=0)
-    for collection in given.collection:
-        thinned = thin(table, names, tail.sizes() if collection == "tail" else tail.balanced(), seed=0)
-        data = RunData(thinned, tail.classes)
-        shelf = ResourceCache(data=data)
-        for seed, weight, target in product(given.seed, given.weight, given.target):
-            changes = {"seed": seed, "method.memax_weight": weight, "method.memax_target": target}
-            record, class_mean = run_tail(data, shelf, given.method, changes, given.steps)
-            line = {"collection": collection, "images": len(thinned), "method": given.method, **changes}
-            line |= {key: getattr(record.scores, key) for key in TAIL_SCORES} | {
-                "seconds": record.made.seconds
-            }
-            line["novel_categories"] = record.placed.novel_categories if record.placed else None
-            line["class_mean"] = class_mean
-            print(json.dumps(line), flush=True)
-    return 0
-
-
 @one_sentence
 def main(words: Sequence[str] | None = None) -> int:
-    given_words = sys.argv[1:] if words is None else list(words)
-    if given_words[:1] == ["tail"]:
-        return tail_main(given_words[1:])
     parser = script_parser(__doc__)
     parser.add_argument("--root", help="folder of the data sets")
     parser.add_argument("--datasets", nargs="+", default=["fashion-sample"])

@@ -41,7 +41,7 @@ collections. With 500 steps, on cub12 to cub17 and cifar12 to cifar17: unless it
 alone. With --steps 6000, on cub12 to cub14 and cifar12 to cifar14 (twelve would take too long): if it is above 0, the
 two take turns on a GPU too (discovery/training_plan.py); that was not run to its end. Of these six there are 18
 seeds of each
-method with 500 steps (27 were planned). The claim of stability.py, for nine in turn: over divisions of them into
+method with 500 steps (27 were planned). A claim, for nine in turn: over divisions of them into
 groups, drawn at random, the standard deviation of All (the root of the mean variance) is at most half of that of one
 training of RPC, and the mean no lower (votes.py --divisions).
 """
@@ -84,8 +84,8 @@ from holotype.results.ensemble import Training, vote_consensus
 from holotype.runs.experiment import Experiment
 from holotype.runs.resources import ResourceCache, RunData
 from holotype.utils.device import Device, pick_device
-from stability import STEPS
 
+STEPS = 500
 RECORD = RESULTS / "folders.jsonl#methods"
 REFERENCE = "rpc"
 SEEDS = 9
@@ -103,7 +103,7 @@ def measure(
     with tempfile.TemporaryDirectory() as folder:
         experiment = dataclasses.replace(experiment, out=folder, progress=False)
         shelf = ResourceCache(data=RunData(table, of.k), backbone=backbone)
-        _, said = train_side_by_side([experiment], range(seeds), shelf)
+        _, said, _ = train_side_by_side([experiment], range(seeds), shelf)
     seconds = time.monotonic() - started
     category = np.stack([one.category.numpy() for one in said])
     probability = np.stack([one.probability.float().numpy() for one in said])

@@ -222,7 +222,7 @@ def draw_part(whole: Table, truth: np.ndarray, seed: int) -> Case:
 def discovered(case: Case, work: Path, device: str = "cpu") -> Found:
     """Train, or read what was trained before."""
     folder = work / "runs" / case.name
-    one = {"seed": case.seed, "seeds": 1, "long_tail": "no"}
+    one = {"seed": case.seed, "seeds": 1}
     config = DiscoverConfig(k=case.k, steps=DEMO_STEPS, backbone="embedded", device=device, **one)
     discover_table(case.table, config, folder, progress=False)
     trained = load_model(folder, "cpu")

@@ -163,7 +163,7 @@ def discover(of: Collection, run: Path, embedded: np.ndarray, device: str) -> Ca
     """Train, or read what was trained."""
     there, later = divide(of)
     table = dataclasses.replace(of.table.take(there), truth=None)
-    how: dict[str, Any] = {"method": "rpc,uno", "backbone": "embedded", "long_tail": "no"}
+    how: dict[str, Any] = {"method": "rpc,uno", "backbone": "embedded"}
     config = DiscoverConfig(k=of.k, steps=STEPS, seeds=SEEDS, device=device, **how)
     found = discover_table(table, config, run, progress=False)
     model = load_model(run, device)

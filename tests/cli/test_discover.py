@@ -33,14 +33,14 @@ def asked(monkeypatch) -> list:
 
 def test_flags_reach_the_settings(holotype, squares_folder, tmp_path, asked) -> None:
     words = "--k 7 --steps 20 --sample 30 --seed 3 --backbone embedded --image-size 64 --method simgcd"
-    more = "--device cpu --long-tail yes --no-progress --edits edits.csv --out"
+    more = "--device cpu --effort quick --no-progress --edits edits.csv --out"
     assert holotype("discover", squares_folder, *words.split(), *more.split(), tmp_path).code == 0
     assert holotype("discover", "--table", squares_folder).code == 0
     (_, config, folder, progress, edits), (_, default, usual, *_) = asked
-    assert (config.k, config.steps, config.sample, config.seed, config.long_tail) == (7, 20, 30, 3, "yes")
+    assert (config.k, config.steps, config.sample, config.seed, config.effort) == (7, 20, 30, 3, "quick")
     assert (config.backbone, config.image_size, config.device) == ("embedded", 64, "cpu")
     assert (config.method, folder, progress, edits) == ("simgcd", tmp_path, False, Path("edits.csv"))
-    assert {default.k, default.long_tail, default.seeds, default.backbone} == {"auto"}
+    assert {default.k, default.seeds, default.backbone} == {"auto"}
     assert usual == Path("runs") / f"{squares_folder.name}-discover"
 
 

@@ -14,10 +14,8 @@ from holotype.clustering.class_size import (
     NEAREST,
     SHARED,
     STRESS,
-    ClassImbalance,
     _count,
     measure_classes,
-    measure_imbalance,
 )
 from holotype.clustering.k_curve import CountProblem
 
@@ -156,44 +154,3 @@ def test_fewer_labels_and_classes_make_a_wider_range() -> None:
 KNOWN, NOVEL = 10, 10
 EQUAL = np.full(KNOWN, 60)
 TAIL = np.round(120 * 10.0 ** -np.linspace(0, 1, KNOWN)).astype(int)
-
-
-def look(sizes: np.ndarray, labels: np.ndarray, seed: int = 0) -> ClassImbalance:
-    """Known classes of the sizes, labels[c] images of each labelled; as many new ones of the same sizes."""
-    random = np.random.default_rng(seed)
-    centres = random.normal(size=(KNOWN + NOVEL, 24))
-    truth = np.repeat(np.arange(KNOWN + NOVEL), np.concatenate([sizes, sizes]))
-    x = centres[truth] + 0.8 * random.normal(size=(len(truth), 24))
-    label = np.full(len(truth), -1)
-    for c in range(KNOWN):
-        label[np.flatnonzero(truth == c)[: labels[c]]] = c
-    return measure_imbalance(torch.from_numpy(x), torch.from_numpy(label), KNOWN)
-
-
-def drawn(sizes: np.ndarray, seed: int) -> np.ndarray:
-    return np.random.default_rng(seed).multivariate_hypergeometric(sizes, int(sizes.sum() // 2))
-
-
-@pytest.mark.parametrize("seed", range(3))
-def test_a_random_draw_shows_the_sizes_and_whims_do_not(seed: int) -> None:
-    """A whim: equal classes, of which people have labelled between 5 and 50 images."""
-    assert not look(EQUAL, drawn(EQUAL, seed), seed).uneven
-    found = look(TAIL, drawn(TAIL, seed), seed)
-    assert found.uneven
-    assert "different sizes" in found.words
-    assert abs(found.bias) < 0.5
-    whim = np.round(50 * 10.0 ** -np.linspace(0, 1, KNOWN)).astype(int)
-    found = look(EQUAL, np.random.default_rng(seed).permutation(whim), seed)
-    assert min(found.spread, found.bias) > 0.5
-    assert not found.uneven
-    assert "5 to 50" in found.words
-
-
-def test_equal_or_few_labels_and_chance_say_nothing() -> None:
-    found = look(TAIL, np.full(KNOWN, 6))
-    assert (found.low, found.high, found.spread, found.uneven) == (6, 6, 0.0, False)
-    assert "no large difference" in found.words
-    for labels in (np.array([9, *[1] * 9]), np.array([60, 10, 5, *[0] * 7])):
-        found = look(EQUAL, labels)
-        assert math.isnan(found.spread)
-        assert "too few labels" in found.words

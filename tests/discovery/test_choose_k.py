@@ -12,7 +12,6 @@ import pytest
 import torch
 
 from holotype.clustering.k_curve import CountEstimate
-from holotype.config.schema import DiscoverConfig
 from holotype.data.table import Table
 from holotype.discovery import round_runner as module
 from holotype.discovery.constraints import Constraints, without_edit_labels
@@ -21,7 +20,6 @@ from holotype.discovery.round_runner import (
     COUNT_FILE,
     categories_left,
     choose_k,
-    choose_long_tail,
     corrected_k,
     count_categories,
 )
@@ -171,48 +169,3 @@ def test_the_count_has_a_say_where_images_have_come(counted, now, label, more, k
     n, why = corrected_k(estimate(now), found(PLACES, counted=counted), table_of(label, more=more))
     assert n == k
     assert why.endswith(f"Training with {k}.")
-
-
-# -- --long-tail: what was asked for, or what the labels say
-
-UNEVEN, EQUAL = [100, 60, 36, 22, 13, 8], [40] * 6
-
-
-def collection(sizes: list[int]) -> tuple[Table, np.ndarray]:
-    """Half of each known class is labelled; as many new classes of the same sizes."""
-    random, n = np.random.default_rng(0), len(sizes)
-    truth = np.repeat(np.arange(2 * n), [*sizes, *sizes])
-    features = (4 * np.eye(2 * n, 32)[truth] + random.normal(size=(len(truth), 32))).astype(np.float32)
-    label = np.full(len(truth), "", dtype=object)
-    for c, size in enumerate(sizes):
-        label[np.flatnonzero(truth == c)[: size // 2]] = f"c{c}"
-    paths = np.array([f"{i}.png" for i in range(len(truth))], dtype=object)
-    return Table(paths, label, tuple(f"c{c}" for c in range(n))), features
-
-
-@pytest.mark.parametrize(
-    ("settings", "sizes", "uneven", "words"),
-    [
-        ({}, UNEVEN, True, "known classes have 4 to 50 labelled images"),
-        ({}, EQUAL, False, "(--long-tail yes changes this)"),
-        ({"long_tail": "yes"}, EQUAL, True, "different ones"),
-        ({"long_tail": True}, EQUAL, True, "different ones"),
-        ({"long_tail": "no"}, UNEVEN, False, "equal ones"),
-        ({"long_tail": False}, UNEVEN, False, "equal ones"),
-        ({"method": "uno,rpc"}, UNEVEN, True, "Sizes"),  # one that expects sizes is enough
-        ({"method": "uno,kmeans"}, UNEVEN, False, ""),
-    ],
-)
-def test_sizes_are_asked_for_or_measured(settings, sizes, uneven, words) -> None:
-    found, told = choose_long_tail(DiscoverConfig(**settings), *collection(sizes))
-    assert found is uneven
-    assert words in told
-    assert bool(words) == bool(told)
-
-
-def test_images_that_cannot_be_used_do_not_speak() -> None:
-    table, features = collection(UNEVEN)
-    problem = np.where(np.isin(table.label, ("c0", "c1")), "broken", "")
-    features[problem != ""] = np.nan
-    words = choose_long_tail(DiscoverConfig(), table.with_problems(problem), features)[1]
-    assert "4 to 18 labelled images" in words

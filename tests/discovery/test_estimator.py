@@ -251,7 +251,7 @@ def test_settings_may_come_as_text_or_as_numpy_has_them() -> None:
         *(("seed", value) for value in (-1, 2**63)),
         *(("bursts", value) for value in ("often", 0, "nan", True)),
         ("sample", 1.0),
-        ("long_tail", "maybe"),
+        ("effort", "none"),
         ("backbone", None),
         ("backbone", ""),
         *(("method", value) for value in (3, "rpc,", ",", "rpc,,uno")),

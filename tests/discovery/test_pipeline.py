@@ -130,7 +130,7 @@ def test_the_same_command_goes_on_where_it_was_stopped(first_run, go, tmp_path, 
         patch.setattr("holotype.embeddings.store.embed_rows", lambda *_: pytest.fail("embedded again"))
         with pytest.raises(Stopped, match="epoch 1"):
             go(folder=folder)
-    assert (folder / "rounds" / "1" / "state.json").is_file()
+    assert (folder / "rounds" / "1" / "trainings" / "0" / "state.json").is_file()
     monkeypatch.setattr("holotype.embeddings.store.embed_rows", lambda *_: pytest.fail("embedded again"))
     places = {"runs.run.build_discovery": "placing", "report.projection.project_tsne": "the map"}
     for name, step in places.items():
@@ -303,17 +303,19 @@ def test_a_round_that_was_stopped_is_not_taken_for_another(run, table, go, monke
         patch.setattr("holotype.training.progress.StopRequest.__enter__", pressed)
         with pytest.raises(Stopped):
             go(edits=edits_file(run, *blue[:3]))
-    state = (run / "rounds" / "2" / "state.json").read_bytes()
+    stopped = run / "rounds" / "2" / "trainings" / "0" / "state.json"
+    state = stopped.read_bytes()
     found = go(edits=edits_file(run, *blue))
     assert (found.facts.round, found.facts.confirmed_labels) == (3, 6)
-    assert (run / "rounds" / "2" / "state.json").read_bytes() == state
+    assert stopped.read_bytes() == state
     own = run / "rounds" / "3"
     for name in ("scores.json", "identity.json"):
         (own / name).unlink()
-    save_checkpoint(own, {}, {"counter": 1, "identity": "another"})
+    (own / "trainings" / "0").mkdir(parents=True)
+    save_checkpoint(own / "trainings" / "0", {}, {"counter": 1, "identity": "another"})
     with pytest.raises(InputError, match="training state of another run"):
         go()
-    (own / "state.json").unlink()
+    (own / "trainings" / "0" / "state.json").unlink()
     columns = ["path", "category_id", "probability"]
     pd.testing.assert_frame_equal(go().images[columns], found.images[columns])
 

@@ -253,7 +253,6 @@ def test_a_list_of_labels_that_was_forgotten_once_takes_no_edit_away(go, photos,
     [
         ({"k": 5, "seed": 1}, "--k 5 (was 4), --seed 1 (was 0)"),
         ({"steps": 5, "method": "simgcd"}, "--steps 5 (was 12), --method simgcd (was kmeans)"),
-        ({"long_tail": True, "method": "simgcd"}, "--method simgcd (was kmeans), --long-tail yes (was auto)"),
     ],
 )
 def test_other_settings_are_another_round(settings, words, go, tmp_path, caplog, monkeypatch) -> None:
@@ -269,10 +268,7 @@ def test_other_settings_are_another_round(settings, words, go, tmp_path, caplog,
 def test_what_cannot_go_on_is_said_before_anything_is_trained(go, monkeypatch) -> None:
     go()
     monkeypatch.setattr("holotype.discovery.pipeline.run_round", lambda round: pytest.fail("trained"))
-    for settings, words in (
-        ({"long_tail": True}, "--long-tail is not for kmeans"),
-        ({"method": "magic"}, "There is no method"),
-    ):
+    for settings, words in (({"method": "magic"}, "There is no method"),):
         with pytest.raises(InputError, match=words):
             go(**settings)
     assert go().facts.round == 1

@@ -111,8 +111,8 @@ def test_a_discovery_of_bursts(photos: Path, tmp_path: Path, small, caplog, monk
         counted.append(len(features))
         return estimate(features, *given, **how)
 
-    def starting(experiment, shelf):
-        trained.append(start(experiment, shelf))
+    def starting(experiment, shelf, **how):
+        trained.append(start(experiment, shelf, **how))
         return trained[-1]
 
     monkeypatch.setattr(estimate_k, "estimate_count", counting)

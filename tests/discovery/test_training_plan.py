@@ -21,8 +21,10 @@ from holotype.discovery.pipeline import discover_table
 from holotype.discovery.plan import Round, choose_seeds, read_round_config
 from holotype.discovery.round_runner import make_experiment
 from holotype.discovery.training_plan import (
+    CPU,
+    GPU,
+    Effort,
     applicable_methods,
-    check_long_tail,
     default_trainings,
     draw_sample,
     pick_preset,
@@ -101,9 +103,7 @@ def test_training_is_what_the_settings_say(round: Round, monkeypatch) -> None:
     assert (experiment.method_name, experiment.k, experiment.cache_views) == ("rpc", 4, "4+2")
     assert experiment.folder == round.own
     assert 100 <= experiment.train.epochs * (64 // experiment.train.batch_size) < 110
-    assert experiment.method.memax_target == "uniform"
-    uneven = make_experiment(replace(round, long_tail=True), round.table, 4, "rpc")
-    assert uneven.method.memax_target == "estimated"
+    assert experiment.method.memax_target == "collection"  # few labels: half a batch of them leaves no room
     monkeypatch.setitem(METHODS, "pictures", STUBS["images"])  # takes images alone
     monkeypatch.setitem(METHODS, "both", STUBS["tokens then images"])
     views = [make_experiment(round, round.table, 4, name).cache_views for name in ("pictures", "both")]
@@ -123,14 +123,8 @@ def test_methods_that_can_train_do_and_the_others_say_why_not(squares_folder, ti
     assert applicable_methods(["uno", "rpc"], RunData(table, 4), backbone) == (("uno", "rpc"), [])
     able, (remark,) = applicable_methods(["rpc", "uno"], RunData(table, 2), backbone)  # no new category
     assert (able, remark[:24]) == (("rpc",), "uno does not take part. ")
-    able, (remark,) = applicable_methods(["rpc", "uno"], RunData(table, 4), backbone, long_tail=True)
-    assert (able, "equal size" in remark) == (("rpc",), True)
     with pytest.raises(InputError, match="novel"):
         applicable_methods(["uno"], RunData(table, 2), backbone)
-    for methods in (["kmeans"], ["kmeans", "uno"]):
-        with pytest.raises(InputError, match=f"--long-tail is not for {' and '.join(methods)}; use .* or "):
-            check_long_tail(methods)
-    check_long_tail(["rpc", "uno"])  # the one that can does
 
 
 def test_the_number_of_trainings_is_looked_up(monkeypatch) -> None:
@@ -139,28 +133,29 @@ def test_the_number_of_trainings_is_looked_up(monkeypatch) -> None:
         config = DiscoverConfig(**{"sample": 10**6, **settings})
         return [default_trainings(config, n) for n in sizes]
 
-    assert trainings("cpu", 99, 100, 127, 128, 1_500, 5_000) == [1, 9, 9, 5, 5, 5]
-    assert trainings("cuda:1", 99, 100, 50_000, 200_000) == [1, 3, 3, 1]
-    assert trainings("mps", 1_000) == [1]
+    for device, efforts in (("cpu", CPU.efforts), ("cuda:1", GPU.efforts)):
+        for effort, (_, n) in efforts.items():
+            assert trainings(device, 99, 100, 5_000, effort=effort) == [1, n, n]
+    assert trainings("cuda", 200_000) == [1]  # its views are drawn anew in every step
     assert trainings("cpu", 1_000, method="kmeans") == [1]  # nothing is trained
-    assert trainings("cpu", 1_000, sample=110) == [9]
 
 
 def test_a_later_round_has_as_many_unless_the_settings_differ(run: Path, small, monkeypatch) -> None:
     """The first round had one training, and the collection has grown since."""
     assert read_round_config(run / "rounds" / "1").seeds == [0]
     assert choose_seeds(run, small(seeds=4, seed=2), 1_000) == [2, 3, 4, 5]
-    for settings, n in (({}, 1), ({"steps": 20, "seed": 3}, 1), ({"method": "rpc"}, 5), ({"sample": 500}, 5)):
+    for settings, n in (({}, 1), ({"steps": 20, "seed": 3}, 1), ({"method": "rpc"}, 4), ({"sample": 500}, 4)):
         assert len(choose_seeds(run, small(**settings), 1_000)) == n
     for module in ("plan", "training_plan"):
         monkeypatch.setattr(f"holotype.discovery.{module}.pick_device", lambda _: "cuda")
-    assert len(choose_seeds(run, small(), 1_000)) == 3
+    assert len(choose_seeds(run, small(), 1_000)) == GPU.efforts["normal"].trainings
 
 
 def test_the_pace_of_the_machine_does_not_decide(
     tmp_path, squares_folder, small, monkeypatch, caplog
 ) -> None:
-    monkeypatch.setattr(training_plan, "TRAININGS", {"cpu": {64: 2}})
+    monkeypatch.setitem(CPU.efforts, "normal", Effort(2, 2))
+    monkeypatch.setattr(training_plan, "FEW_IMAGES", 2)
     monkeypatch.setattr("holotype.discovery.dry_run.measure_throughput", lambda *_: Throughput(1e3, 1e3, 1e3))
     caplog.set_level(logging.INFO)
     table, run = load_table(squares_folder / "squares.csv"), tmp_path / "run"
@@ -193,6 +188,7 @@ def test_all_trainings_are_told_and_one_carries_the_model(three: Path) -> None:
     config = (three / "rounds" / "1" / "config.yaml").read_text()
     assert f"seed: {facts.seed}\n" in config
     assert "trainings" not in config
+    assert facts.blend
     assert json.loads((three / "scores.json").read_text())["made"]["parallel"] == 3
     # new images are placed by the model and the second opinion, mostly where those of the run lie
     trained = load_model(three, "cpu")
@@ -212,7 +208,8 @@ def test_a_stopped_round_goes_on_with_as_many(run, squares_folder, small, three,
 
     with monkeypatch.context() as patch:
         patch.setattr("holotype.training.progress.StopRequest.__enter__", ended)
-        patch.setattr(training_plan, "TRAININGS", {"cpu": {2: 3}})
+        patch.setitem(CPU.efforts, "normal", Effort(12, 3))
+        patch.setattr(training_plan, "FEW_IMAGES", 2)
         with pytest.raises(Stopped) as stop:
             discover_table(table, small(seed=5, sample=64), run, progress=False)
     assert stop.value.number == signal.SIGTERM
@@ -234,8 +231,13 @@ def test_a_stopped_round_goes_on_with_as_many(run, squares_folder, small, three,
         ({"seeds": 2, "method": "simgcd"}, ("simgcd",), "2 trainings with the seeds 0 to 1, side by side", 0),
         ({"seeds": 2}, ("rpc", "uno"), "2 trainings with the seeds 0 to 1, rpc and uno in turn, side by", 0),
         ({"seeds": 2, "k": 2}, ("rpc",), "2 trainings with", 1),  # UNO+ needs a new category
-        ({"seeds": 1, "k": 2, "method": "uno,rpc"}, (), "", 1),  # another than the first: not without a word
-        ({"seeds": 1, "k": 2, "method": "rpc,uno"}, (), "", 0),
+        (
+            {"seeds": 1, "k": 2, "method": "uno,rpc"},
+            ("rpc",),
+            "",
+            1,
+        ),  # another than the first: not without a word
+        ({"seeds": 1, "k": 2, "method": "rpc,uno"}, ("rpc",), "", 0),
     ],
 )
 def test_methods_take_turns_as_far_as_they_can(
@@ -249,5 +251,4 @@ def test_methods_take_turns_as_far_as_they_can(
     assert words in caplog.text
     assert caplog.text.count("uno does not take part.") == refused
     if settings["seeds"] == 1:
-        assert found.facts.trainings == ()
-        assert all(c.comes_back == 0 and np.isnan(c.together) for c in found.categories)
+        assert found.facts.trainings == (0,)

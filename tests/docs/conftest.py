@@ -56,7 +56,7 @@ def small(tmp_path, monkeypatch, tiny_backbone_file) -> Path:
     def discover(table, config, folder, **how):
         k = 4 if config.k == "auto" else 5
         network = str(tiny_backbone_file) if config.backbone == "auto" else config.backbone
-        small = {"method": "kmeans", "long_tail": "auto", "device": "cpu", "backbone": network}
+        small = {"method": "kmeans", "device": "cpu", "backbone": network}
         config = dataclasses.replace(config, k=k, **small)
         return original(table, config, folder, **{**how, "progress": False})
 

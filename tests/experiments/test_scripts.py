@@ -13,8 +13,18 @@ from holotype.errors import InputError
 TOP = Path(__file__).resolve().parents[2]
 STUDIES = TOP / "docs" / "studies"
 SCRIPTS = (
-    *("confidence", "corrections", "counting", "exhibits", "folders", "labelling", "new_images", "newer"),
-    *("stability", "votes"),
+    *(
+        "confidence",
+        "corrections",
+        "counting",
+        "defaults",
+        "exhibits",
+        "folders",
+        "labelling",
+        "new_images",
+        "newer",
+    ),
+    "votes",
     *("backbones", "kernels", "sampling", "slice_memory", "slices", "speed", "startup"),
 )
 TABLES = {

@@ -10,10 +10,8 @@ from torch import Tensor
 from holotype.losses.classification import (
     debiased_loss,
     mean_entropy_deficit,
-    prior_mismatch,
     self_distillation,
     supervised_cross_entropy,
-    tempered,
 )
 
 
@@ -46,37 +44,18 @@ def test_cross_entropy_and_distillation_are_the_slow_loops(batch) -> None:
     assert self_distillation(batch[0], 0.05).item() == pytest.approx(total / 14, abs=1e-12)
 
 
-def test_entropy_deficit_and_mismatch_are_the_slow_loops(batch) -> None:
-    rows = [softmax(row, 0.1) for view in batch[0] for row in view]
-    mean = [sum(column) / len(rows) for column in zip(*rows, strict=True)]
-    expected = math.log(4) + sum(p * math.log(p) for p in mean)
-    assert mean_entropy_deficit(batch[0]).item() == pytest.approx(expected, abs=1e-12)
-    prior = [0.1, 0.2, 0.3, 0.4]
-    expected = sum(p * math.log(p / t) for p, t in zip(mean, prior, strict=True))
-    ours = prior_mismatch(batch[0], torch.tensor(prior, dtype=torch.float64))
-    assert ours.item() == pytest.approx(expected, abs=1e-12)
-
-
-def test_mismatch_with_equal_parts_is_the_entropy_deficit(batch) -> None:
-    """In value and in gradient, and it is 0 where the prediction is the prior."""
-    equal = torch.full((4,), 0.25, dtype=torch.float64)
-    a, b = (batch[0].clone().requires_grad_() for _ in range(2))
-    prior_mismatch(a, equal).backward()
-    mean_entropy_deficit(b).backward()
-    torch.testing.assert_close(a.grad, b.grad)
-    torch.testing.assert_close(prior_mismatch(batch[0], equal), mean_entropy_deficit(batch[0]))
-    own = (batch[0] / 0.1).softmax(-1).flatten(0, 1).mean(0)
-    assert prior_mismatch(batch[0], own).item() == pytest.approx(0, abs=1e-12)
-
-
-def test_tempering_lies_between_equal_parts_and_the_shares() -> None:
-    share = torch.tensor([0.64, 0.32, 0.04], dtype=torch.float64)
-    torch.testing.assert_close(tempered(share, 0), torch.full_like(share, 1 / 3))
-    torch.testing.assert_close(tempered(share, 1), share)
-    torch.testing.assert_close(tempered(share, 0.5), share.sqrt() / share.sqrt().sum())
-    empty = tempered(torch.tensor([1.0, 0.0, 0.0]), 0.5)
-    assert 0 < empty[1] < 0.05
-    assert empty.sum() == pytest.approx(1)
+def test_entropy_deficit_is_the_slow_loop_also_with_weights(batch) -> None:
+    q = batch[0]
+    even = [1 / q.shape[1]] * q.shape[1]
+    weights = [float(i + 1) for i in range(q.shape[1])]
+    for weight in (None, [w / sum(weights) for w in weights]):
+        mean = [0.0] * 4
+        for view in q:
+            for row, w in zip(view, weight or even, strict=True):
+                mean = [m + w * p / len(q) for m, p in zip(mean, softmax(row, 0.1), strict=True)]
+        expected = math.log(4) + sum(p * math.log(p) for p in mean)
+        given = None if weight is None else torch.tensor(weight, dtype=torch.float64)
+        assert mean_entropy_deficit(q, weight=given).item() == pytest.approx(expected, abs=1e-12)
 
 
 @pytest.mark.parametrize("case", ["b16_k20", "b1_k20", "confident_b8_k20", "dup_images_b4"])

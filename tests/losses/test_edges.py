@@ -9,7 +9,6 @@ from holotype.losses.affinity import affinity_contrast
 from holotype.losses.classification import (
     debiased_loss,
     mean_entropy_deficit,
-    prior_mismatch,
     self_distillation,
     supervised_cross_entropy,
 )
@@ -24,7 +23,9 @@ from holotype.losses.sinkhorn import swapped_prediction
 LOSSES = {
     "distillation": lambda x, y, m: self_distillation(x, 0.05),
     "entropy deficit": lambda x, y, m: mean_entropy_deficit(x),
-    "prior mismatch": lambda x, y, m: prior_mismatch(x, torch.tensor([0.1, 0.2, 0.3, 0.3, 0.1]).to(x.dtype)),
+    "entropy deficit, weighed": lambda x, y, m: mean_entropy_deficit(
+        x, weight=(m + 1.0).to(x.dtype) / (m + 1.0).sum()
+    ),
     "cross entropy": supervised_cross_entropy,
     "info_nce": lambda x, y, m: info_nce(x, 0.07),
     "sup_con": sup_con,

@@ -48,18 +48,18 @@ def a_batch(n=16):
     return z, q, batch, {"teacher_temp": torch.tensor(0.04)}
 
 
-def test_the_estimated_target_begins_at_equal_parts_and_then_eases_the_large_class():
+def test_the_collection_weighs_labelled_and_unlabelled_images_by_their_numbers():
+    """An image that stands for more of the collection pulls more; with half of it labelled, nothing changes."""
     z, q, batch, now = a_batch()
-    targets, task = ("uniform", "estimated"), Task(5, 20, 8, 16, 8)
-    uniform, estimated = (SimGCD(SimGCDConfig(memax_target=target), task) for target in targets)
-    before = estimated.baseline(z, q.requires_grad_(), batch, now)
-    torch.testing.assert_close(before, uniform.baseline(z, q, batch, now))
-    for _ in range(300):
-        later = estimated.baseline(z, q, batch, now)
-    assert 0 < later["me"] < before["me"] / 2
-    assert not estimated.class_share.requires_grad
-    assert estimated.state_dict().keys() - uniform.state_dict().keys() == {"class_share"}
-    assert estimated.class_share.argmax() == 3
-    assert estimated.class_share.sum() == pytest.approx(1, abs=1e-4)
-    others = {name: term for name, term in later.items() if name != "me"}
-    torch.testing.assert_close(others, {name: before[name] for name in others})
+    terms = {}
+    for target, labelled in (("uniform", 8), ("collection", 8), ("collection", 2)):
+        method = SimGCD(SimGCDConfig(memax_target=target), Task(5, 20, 8, 16, labelled))
+        terms[target, labelled] = method.baseline(z, q, batch, now)
+    torch.testing.assert_close(terms["uniform", 8], terms["collection", 8])
+    few = SimGCD(SimGCDConfig(memax_target="collection"), Task(5, 20, 8, 16, 2)).row_weight(batch)
+    assert few.sum() == pytest.approx(1)
+    assert few[batch.labelled].sum() == pytest.approx(2 / 16)
+    p = (q / 0.1).softmax(-1).mean(0)
+    mean = (few[:, None] * p).sum(0)
+    expected = 0.65 * 2.0 * (mean * (20 * mean).log()).sum()
+    torch.testing.assert_close(terms["collection", 2]["me"], expected)

@@ -108,6 +108,8 @@ class Option(NamedTuple):
     @property
     def text(self) -> str:
         """The help with type and default."""
+        if self.help == argparse.SUPPRESS:  # a setting that another one decides
+            return self.help
         words = describe_type(self.hint, rules=True)
         plain = self.hint is bool or get_origin(self.hint) in (list, tuple)
         parts = [] if plain or words in ("text", "a path", "a name") else [words]
@@ -139,7 +141,8 @@ def options_of(kind: type) -> list[Option]:
         metavar = next(_metavars(hint), name.upper())
         default = field.default if factory is dataclasses.MISSING else factory()
         positional = default is dataclasses.MISSING or metavar.startswith("[")
-        text = docs.get(name) or field.metadata.get("help", "")
+        hidden = argparse.SUPPRESS if field.metadata.get("hidden") else ""
+        text = hidden or docs.get(name) or field.metadata.get("help", "")
         options.append(Option(name, hint, default, text, metavar.strip("[]"), positional))
     return options
 

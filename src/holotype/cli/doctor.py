@@ -143,7 +143,7 @@ def auto_choices(online: bool) -> CheckFacts:
     network, cached = best_public_backbone(BackboneConfig("auto"), device, online)
     if network is not None:
         backbone = f"{network.name}, {'in the local cache' if cached else 'to be fetched from the hub'}"
-    steps = device_defaults(device).steps
+    steps = device_defaults(device).efforts["normal"].steps
     views = {f"{n:,} images": plan_length(n, steps, device).cache_views for n in TEST_SIZES}
     told = next(iter(views.values())) if len(set(views.values())) == 1 else views
     precision = default_precision(device)

@@ -1,6 +1,4 @@
-"""Sizes of the known classes, their unlabelled images included: how large they are, and whether they differ.
-
-How large (`measure_classes`): from it follows how many categories there are.
+"""Sizes of the known classes, their unlabelled images included: from these follows how many categories there are.
 
 Near a labelled image lie images of its own class and of others. Let a of its m nearest images carry its label and b
 another one. Every labelled image of another class stands for about N / L images of other classes, labelled or not, if
@@ -17,21 +15,6 @@ How sure that is, a bootstrap over the known classes says. Several neighbourhood
 each of them moves: the 3 to 30 nearest; those among the nearest of each other; and the 3 to 30 nearest where a pair
 counts by how many near images it shares. The last looks where classes lie apart, and so has less to count out. Who is
 labelled plays no part in that, so it favours no answer.
-
-Whether they differ (`measure_imbalance`): two questions, and both must be answered with yes:
-
-1. Do the labelled classes differ in size more than chance would have it? The spread of their l_c labelled images is
-       s^2 = max(0, var(l) / mean(l)^2 - 1 / mean(l)),
-   the second term being what drawing alone does. s = 1/3 is what sizes have that fall from 3 to 1 in equal ratios.
-2. Do the images around them differ likewise? People may have labelled more of one class than of another. If the labels
-   are a random draw, the share of labelled ones among the images near a labelled image is the same in large and in
-   small classes; if all classes are equally large, it is as different as the labels are. Let r be that share among the
-   nearest images that are no strangers (class_size.py counts those out), over the half of the classes with the most
-   labels and over the other half. With b = log(r_large / r_small) / log(l_large / l_small), a random draw has b = 0,
-   and labels that nobody drew have b = 1. Below 1/2 the images agree with the labels.
-
-What it cannot see: sizes of new classes, which are taken to differ as those of known ones do; and collections in
-which each class has the same number of labels, where there is nothing to compare. docs/how-many.md has the rule.
 """
 
 from __future__ import annotations
@@ -79,14 +62,6 @@ LEAST_PAIRS = 10
 """Neighbours of the same label: of fewer, chance decides."""
 NEIGHBOURS = 20_000
 """Images beyond these are left out, at random, where neighbours are looked for."""
-UNEVEN_SPREAD = 1 / 3
-"""s from which sizes count as different."""
-RANDOM_DRAW = 0.5
-"""b below which labels count as a random draw."""
-IMBALANCE_NEAREST = (3, 5, 8, 12)
-"""Images near a labelled one that are looked at for b; the mean of the four is taken."""
-IMBALANCE_CLASSES, IMBALANCE_LABELS = 4, 4.0
-"""Known classes, and labelled images of a class in the mean, below which nothing can be told of differences."""
 
 
 @dataclass(frozen=True)
@@ -279,79 +254,3 @@ def _redraw(
     every = (counted.all.sum(), counted.same.sum(), counted.other.sum())
     whole = world.log_k(*every, np.asarray(world.size.mean()))
     return float(whole), world.log_k(*sums, from_all, size), world.log_k(*sums, from_drawn, size)
-
-
-@dataclass(frozen=True)
-class ClassImbalance:
-    """What the labels say of sizes."""
-
-    low: int
-    """Labelled images of the smallest known class."""
-    high: int
-    """Of the largest."""
-    spread: float
-    """s; NaN where there are too few labels."""
-    bias: float
-    """b; NaN where it was not asked."""
-
-    @property
-    def uneven(self) -> bool:
-        return self.spread >= UNEVEN_SPREAD and self.bias < RANDOM_DRAW
-
-    @property
-    def words(self) -> str:
-        sizes = f"known classes have {self.low:,} to {self.high:,} labelled images"
-        if self.uneven:
-            return f"{sizes}, and unlabelled ones near them in proportion, so different sizes are expected"
-        if math.isnan(self.spread):
-            sizes = "there are too few labels to tell whether categories differ in size"
-        elif self.spread < UNEVEN_SPREAD:
-            sizes += ", no large difference"
-        else:
-            sizes += ", but the unlabelled ones near them do not differ likewise"
-        return f"{sizes}, so equal sizes are expected"
-
-
-def measure_imbalance(features: Tensor, label: Tensor, n_known: int, seed: int = 0) -> ClassImbalance:
-    """features: (N, D) of the frozen backbone. label: (N,) long, -1 = unlabelled."""
-    size = np.bincount(label[label >= 0].cpu().numpy(), minlength=n_known)
-    size = size[size > 0].astype(float)
-    low, high = (int(size.min()), int(size.max())) if len(size) else (0, 0)
-    if len(size) < IMBALANCE_CLASSES or size.mean() < IMBALANCE_LABELS:
-        return ClassImbalance(low, high, math.nan, math.nan)
-    spread = math.sqrt(max(0.0, float(size.var(ddof=1) / size.mean() ** 2 - 1 / size.mean())))
-    if spread < UNEVEN_SPREAD:
-        return ClassImbalance(low, high, spread, math.nan)
-    rows = subsample_rows(len(features), NEIGHBOURS, seed)
-    x, own = features[rows.to(features.device)].float(), label.cpu()[rows]
-    return ClassImbalance(low, high, spread, _bias(x, own.numpy()))
-
-
-def _bias(features: Tensor, label: np.ndarray) -> float:
-    """b. label: (N,), -1 = unlabelled."""
-    classes, size = np.unique(label[label >= 0], return_counts=True)
-    order, half = classes[np.argsort(size, kind="stable")], len(classes) // 2
-    few, many = order[:half], order[-half:]
-    most = min(max(IMBALANCE_NEAREST), len(label) - 1)
-    near = nearest_neighbours(features - features.mean(0), most)[1].cpu().numpy()
-    stands_for = len(label) / int(size.sum())
-    ratio = []
-    for nearest in (near[:, :m] for m in IMBALANCE_NEAREST if m <= most):
-        of_many, of_few = (_labelled_share(nearest, label, part, stands_for) for part in (many, few))
-        ratio.append(math.log(of_many / of_few))
-    mean_many, mean_few = (float(size[np.isin(classes, part)].mean()) for part in (many, few))
-    # the image itself is neither its own neighbour nor counted
-    expected = math.log((mean_many - 0.5) / (mean_few - 0.5))
-    return float(np.mean(ratio)) / max(expected, 1e-9)
-
-
-def _labelled_share(near: np.ndarray, label: np.ndarray, classes: np.ndarray, stands_for: float) -> float:
-    """Of the images near the labelled ones of some classes that are no strangers, the share with their label.
-
-    stands_for: images of other classes that a labelled one among them speaks for.
-    """
-    rows = np.flatnonzero(np.isin(label, classes))
-    theirs, mine = label[near[rows]], label[rows][:, None]
-    same = float((theirs == mine).sum()) + 0.5
-    other = float(((theirs >= 0) & (theirs != mine)).sum())
-    return same / max(theirs.size - stands_for * other, same)

@@ -39,10 +39,10 @@ from holotype.utils.serialization import dump_json
 if TYPE_CHECKING:
     from holotype.data.table import Table
 
-PRIOR_RATIO, PRIOR_SPREAD = 2.0, 0.5
+PRIOR_RATIO, PRIOR_SPREAD = 2.0, 0.35
 """Before anything is measured, known classes are taken for half of all; standard deviation of log K of that. The
 neighbours of labelled images outweigh it where they are sure, and labels of a few images a class do not."""
-UNEQUAL_SPREAD = 0.15
+UNEQUAL_SPREAD = 0.13
 """Of log K: new categories may be larger or smaller in the mean than known classes."""
 AROUND_RANGE, MAX_LOOKS = 1.5, 7
 """The curve beside an answer of class sizes goes beyond its range by this factor, with so many K."""
@@ -50,7 +50,7 @@ LOOK_WORK, LOOK_STEP = 10_000_000, 50_000_000
 """K times images of all looks together, which the time of k-means grows with; and of one that is taken alone."""
 FINER = 8
 """Most rounds in which a clear peak of that curve is looked at more closely."""
-ESTIMATOR = 5
+ESTIMATOR = 6
 """Raised when the same images give another estimate: those of before are then not taken."""
 
 

@@ -128,8 +128,7 @@ class DiscoverConfig:
     """Number of categories, known and new together; auto estimates it."""
     method: Names | None = None
     """Method that finds the categories: a name from `holotype methods`, or one of your own as package.module:Class.
-    Several names with commas between them: where there are several trainings, they take turns. By default rpc,uno on a
-    CPU and rpc on a GPU."""
+    Several names with commas between them: where there are several trainings, they take turns. By default rpc,uno."""
     backbone: Name = "auto"
     """The network: auto takes the best available one; or embedded, timm's name, hf-hub:ORGANISATION/REPOSITORY, or a
     .safetensors file."""
@@ -143,20 +142,19 @@ class DiscoverConfig:
     """Mean of red, green and blue that a .safetensors file expects, for example 0.485,0.456,0.406."""
     std: RGB | None = None
     """Standard deviation of the same, for example 0.229,0.224,0.225."""
-    steps: Steps | None = None
-    """Training steps; by default 1,000 on a CPU and 6,000 on a GPU."""
+    effort: Literal["quick", "normal", "best"] = "normal"
+    """How much time to spend: quick is for a first look, best trains longer and more often."""
+    steps: Steps | None = field(default=None, metadata={"hidden": True})
+    """Training steps of each training; by default as effort says."""
     sample: Count | None = None
     """Most images to train on, by default 5,000 on a CPU and 200,000 on a GPU; the rest is placed afterwards."""
-    long_tail: Literal["auto", "yes", "no"] | bool = "auto"
-    """Expect categories of very different sizes: yes, no, or auto, which decides by the labelled classes."""
     bursts: Bursts = AUTO
     """Count similar frames of one camera, taken within seconds, as one image: auto allows 10 seconds, a number sets
     the seconds, no counts every image. A column group in the list of labels overrides this."""
     seed: Seed = 0
     """Seed of everything random."""
-    seeds: SmallInt | Literal["auto"] = "auto"
-    """Number of trainings with different seeds, which vote on the images; auto: by the kind of device and the number of
-    images (5 for hundreds of images on a CPU)."""
+    seeds: SmallInt | Literal["auto"] = field(default="auto", metadata={"hidden": True})
+    """Number of trainings with different seeds, which vote on the images; auto: as effort says."""
     device: DeviceName = "auto"
     """Where to compute."""
 
@@ -167,8 +165,6 @@ class DiscoverConfig:
                 object.__setattr__(self, name, cast(value, hints[name]))
             except CastError as error:
                 raise InputError(f"{name} must be {error}, not {value!r}.") from error
-        if isinstance(self.long_tail, bool):
-            object.__setattr__(self, "long_tail", "yes" if self.long_tail else "no")
 
     @property
     def network(self) -> BackboneConfig:

@@ -31,6 +31,7 @@ from holotype.data.table import Table
 from holotype.discovery.collection import Collection, shown_names
 from holotype.discovery.groups import groups_line
 from holotype.discovery.plan import Round, RoundPlan
+from holotype.discovery.rehearsal import hide_labels
 from holotype.discovery.round_runner import burst_groups, count_bursts, exif_sentence, expected_k
 from holotype.discovery.training_plan import VIEWS_OF_A_STEP, methods_of, plan_length, resolve_settings
 from holotype.errors import InputError
@@ -292,7 +293,8 @@ def estimate_time(
     pace = measure_throughput(table, backbone, compute, plan.batch_size * VIEWS_OF_A_STEP)
     embedding = embedding_seconds(len(table) if to_embed is None else to_embed, pace, device)
     shared, steps = training_seconds(len(table), config, pace, device)
-    training = shared + trainings * steps
+    rehearsed = trainings > 1 and hide_labels(table, config.seed) is not None
+    training = shared + (trainings + rehearsed) * steps
     several = f"{trainings} trainings" if trainings > 1 else "training"
     where = f"Time on this {'CPU' if device == 'cpu' else 'GPU'}, roughly: {format_duration(embedding + training)}"
     if table.features is not None:

@@ -68,7 +68,7 @@ class Discoverer(ClusterMixin, TransformerMixin, BaseEstimator):
     std: of the same.
     steps: training steps; None is 1,000 on a CPU and 6,000 on a GPU.
     sample: most images to train on; None is 5,000 on a CPU and 200,000 on a GPU.
-    long_tail: expect categories of very different sizes: "yes", "no" or "auto", by the labelled classes.
+    effort: how much time to spend: "quick", "normal" or "best".
     bursts: "auto", "no", or the seconds between two frames of a burst, which counts as one image.
     seed: of everything random.
     seeds: number of trainings with different seeds that vote on the images; "auto": by device and number of images.
@@ -104,7 +104,7 @@ class Discoverer(ClusterMixin, TransformerMixin, BaseEstimator):
         std: tuple[float, float, float] | None = None,
         steps: int | None = None,
         sample: int | None = None,
-        long_tail: Literal["auto", "yes", "no"] | bool = "auto",
+        effort: Literal["quick", "normal", "best"] = "normal",
         bursts: str = "auto",
         seed: int = 0,
         seeds: int | Literal["auto"] = "auto",
@@ -115,7 +115,7 @@ class Discoverer(ClusterMixin, TransformerMixin, BaseEstimator):
         self.method, self.k = method, k
         self.backbone, self.arch, self.image_size = backbone, arch, image_size
         self.pool, self.mean, self.std = pool, mean, std
-        self.steps, self.sample, self.long_tail, self.bursts = steps, sample, long_tail, bursts
+        self.steps, self.sample, self.effort, self.bursts = steps, sample, effort, bursts
         self.seed, self.seeds, self.device = seed, seeds, device
         self.out, self.progress = out, progress
 

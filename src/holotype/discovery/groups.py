@@ -26,7 +26,7 @@ def round_config(table: Table, config: DiscoverConfig) -> DiscoverConfig:
     """Return the settings that a round on this table has: those asked for, or those of groups."""
     if not lacks_classes(table):
         return config
-    return replace(config, method=METHOD, long_tail="auto", seeds=1)
+    return replace(config, method=METHOD, seeds=1)
 
 
 def groups_line(table: Table) -> str:

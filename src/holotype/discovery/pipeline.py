@@ -52,7 +52,7 @@ from holotype.discovery.rounds import (
     write_changes,
 )
 from holotype.discovery.source import Source
-from holotype.discovery.training_plan import applicable_methods, check_long_tail, clear_trainings, methods_of
+from holotype.discovery.training_plan import applicable_methods, clear_trainings, methods_of
 from holotype.embeddings.store import EmbeddingParts
 from holotype.errors import InputError
 from holotype.methods import find_method
@@ -94,7 +94,7 @@ def discover(
     out: run folder. edits: file of edits. embeddings: folder that holotype embed wrote for these images,
     or for the collection that a sample (holotype sample) was drawn from. unlabelled, skip_missing, boxes,
     box_confidence, vectors: as in load_table. settings: the flags of the command, by the same names: k, method,
-    backbone, arch, image_size, pool, mean, std, steps, sample, long_tail, bursts, seed, seeds, device.
+    backbone, arch, image_size, pool, mean, std, effort, steps, sample, bursts, seed, seeds, device.
     """
     config = parse_by_name(settings)
     table = load_table(
@@ -234,8 +234,6 @@ def check_table(table: Table, config: DiscoverConfig, folder: Path) -> None:
     methods = methods_of(config)
     for method in methods:
         find_method(method)
-    if config.long_tail == "yes":
-        check_long_tail(methods)
     if len(table) < MIN_UNLABELLED:
         raise InputError(
             f"There are only {len(table)} images in {table.name or 'the collection'}; discover needs at least "

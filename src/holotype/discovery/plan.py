@@ -271,10 +271,6 @@ class Round(RoundPlan):
     clock: StepTimer = field(default_factory=StepTimer)
     columns: dict[str, np.ndarray] = field(default_factory=dict)
     """(N,) what else is known of the images, for their table: from the heads of the files, for one."""
-    long_tail: bool = False
-    """Whether categories of very different sizes are expected."""
-    sizes: str = ""
-    """Why, in a sentence."""
     decoded: DecodedImages | None = None
     """Images that embedding has read, for training."""
 

@@ -17,12 +17,10 @@ from collections.abc import Iterable, Mapping, Sequence, Set
 from pathlib import Path
 
 import numpy as np
-import torch
 
-from holotype.clustering.class_size import measure_imbalance
 from holotype.clustering.estimate_k import count_key, estimate_table, write_count
 from holotype.clustering.k_curve import CountEstimate
-from holotype.config.schema import AUTO, NO, DiscoverConfig
+from holotype.config.schema import AUTO, NO
 from holotype.data import detections
 from holotype.data.bursts import SECONDS, count_units, find_bursts, spread_labels, with_groups
 from holotype.data.decode_stream import DecodedImages
@@ -40,7 +38,6 @@ from holotype.discovery.training_plan import (
     methods_of,
     plan_training,
     resolve_settings,
-    supports_long_tail,
     train_ensemble,
 )
 from holotype.embeddings.store import Embeddings, embed_table
@@ -93,9 +90,6 @@ def run_round(round: Round) -> None:
     check_embedded(round.table, embedded.features, round.out, round.least_classes)
     k, count = choose_k(round, embedded.features)
     check_enough(round.active, k)
-    round.long_tail, round.sizes = choose_long_tail(round.config, round.drawn, embedded.features)
-    if round.sizes:
-        log.info(round.sizes)
     with round.clock.step("first look"):
         write_first_look(round.own, round.active, embedded.features, k, round.config.seed)
     discover_categories(round, embedded, k, count)
@@ -232,7 +226,6 @@ def discover_categories(round: Round, embedded: Embeddings, k: int, count: Count
             earlier_runs=round.history.runs,
             confirmed_labels=len(round.given.labels),
             seconds=round.clock.seconds,
-            sizes=round.sizes,
             choice_of_backbone=round.chosen.words,
         )
         context = RoundContext(
@@ -261,7 +254,7 @@ def train_round(
 ) -> tuple[Run, Prediction, EnsembleRuns | None]:
     """Train on the images of the sample, with one seed or several. embedded: their features of the frozen backbone."""
     data, backbone, asked = RunData(sample, k), round.chosen.backbone, methods_of(round.config)
-    methods, remarks = applicable_methods(asked, data, backbone, long_tail=round.long_tail)
+    methods, remarks = applicable_methods(asked, data, backbone)
     seeds = round.inputs.seeds
     if len(seeds) > 1 or asked[0] not in methods:  # else who does not take part would have had no turn
         for remark in remarks:
@@ -289,8 +282,6 @@ def make_experiment(round: Round, sample: Table, k: int, method: str) -> Experim
     experiment.seed, experiment.out, experiment.progress = config.seed, str(round.own), round.progress
     if sample.features is not None:
         experiment.cache_views = "off"
-    if round.long_tail:
-        experiment.method.memax_target = "estimated"
     return experiment
 
 
@@ -454,23 +445,3 @@ def count_categories(round: Round, features: np.ndarray) -> CountEstimate:
     count = estimate_table(table, features, config.device, seed=config.seed, progress=round.progress)
     write_count(path, count, key)
     return count
-
-
-OTHER_ANSWER = {True: "no", False: "yes"}
-"""What --long-tail takes to have it otherwise."""
-
-
-def choose_long_tail(config: DiscoverConfig, table: Table, features: np.ndarray) -> tuple[bool, str]:
-    """Whether different sizes are expected, and a sentence; "" for methods that expect nothing.
-
-    table: with the images that take part and the labels that speak for sizes. features: (N, D) of the frozen backbone.
-    """
-    if config.long_tail != "auto":
-        told = "different" if config.long_tail == "yes" else "equal"
-        return config.long_tail == "yes", f"Sizes: {told} ones are expected, as asked for."
-    if not any(map(supports_long_tail, methods_of(config))):
-        return False, ""
-    usable = table.usable
-    x, label = torch.from_numpy(features[usable]), torch.from_numpy(table.target[usable])
-    found = measure_imbalance(x, label, len(table.known), config.seed)
-    return found.uneven, f"Sizes: {found.words} (--long-tail {OTHER_ANSWER[found.uneven]} changes this)."

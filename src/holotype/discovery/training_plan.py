@@ -3,16 +3,18 @@
 Trainings differ in their seed, and take methods in turn. A method that cannot train leaves its turns to the others, and
 the reason is told. Where none can, the reason of the first one ends the discovery, as it does where one was asked for.
 
-With `--seeds auto` the table TRAININGS says how many there are, by the kind of device and the number of images, never
-by the clock: the same command gives the same result, whatever else the machine does. Later rounds with the same
-settings have as many. Each trains in a folder of its own (rounds/N/trainings/SEED) until all are done; then the one
-that agrees best with the outcome gives its model to the round, and the others are gone.
+The effort says how many there are and how long they are, by the kind of device, never by the clock: the same command
+gives the same result, whatever else the machine does. Later rounds with the same settings have as many. Each trains in
+a folder of its own (rounds/N/trainings/SEED) until all are done; then the one that agrees best with the outcome gives
+its model to the round, and the others are gone. Partitions by the frozen features vote beside them (results/frozen.py),
+and a rehearsal on hidden labels says how much each of the two counts (rehearsal.py).
 """
 
 from __future__ import annotations
 
 import dataclasses
 import itertools
+import logging
 import math
 import shutil
 from collections.abc import Sequence
@@ -24,9 +26,12 @@ import numpy as np
 
 from holotype.config.schema import BackboneConfig, DiscoverConfig
 from holotype.data.table import Table, burst_units, first_frames
+from holotype.discovery.rehearsal import Blend, choose_blend, hide_labels
 from holotype.errors import InputError, Stopped
-from holotype.methods import METHODS, Prediction, Stage, find_method
+from holotype.methods import Prediction, Stage, find_method
 from holotype.models.backbone import Backbone
+from holotype.results.ensemble import Training
+from holotype.results.frozen import frozen_votes
 from holotype.runs.experiment import Experiment, default_experiment, stages_of
 from holotype.runs.predict import EnsembleRuns
 from holotype.runs.record import RunFolder
@@ -35,41 +40,46 @@ from holotype.runs.run import Run, begin_run
 from holotype.training.interleave import train_in_turns
 from holotype.utils.device import pick_device
 
+log = logging.getLogger(__name__)
+
+
+class Effort(NamedTuple):
+    """How long, and how often, is trained."""
+
+    steps: int
+    trainings: int
+
 
 class DeviceDefaults(NamedTuple):
     """What a kind of device decides, unless a person does."""
 
-    steps: int
-    """Training steps: minutes on a CPU."""
+    efforts: dict[str, Effort]
+    """By --effort."""
     sample: int
     """Images that are trained on, at most; the rest of a larger collection is placed afterwards, in a stream."""
     batch_size: int
-    method: str
-    """Methods of the trainings. On a CPU the two agree on more than RPC trained as often; with the steps of a GPU that
-    is not measured (docs/studies/31-folder-methods.md)."""
 
 
-CPU, GPU = DeviceDefaults(1_000, 5_000, 64, "rpc,uno"), DeviceDefaults(6_000, 200_000, 128, "rpc")
+CPU = DeviceDefaults(
+    {"quick": Effort(150, 1), "normal": Effort(1_000, 4), "best": Effort(2_000, 10)}, 5_000, 64
+)
+GPU = DeviceDefaults(
+    {"quick": Effort(500, 2), "normal": Effort(2_000, 4), "best": Effort(6_000, 8)}, 200_000, 128
+)
+METHODS_IN_TURN = "rpc,uno"
+"""Two that err differently: together they place more images right than either alone (docs/studies/ensembles.md)."""
 CHEAP_PRESETS = ("light", "short")
 """Presets without an expensive head, or with a shorter stage on images."""
 VIEWS_OF_A_STEP = 3
 """That RPC draws per image: two weak ones and a strong one."""
 MIN_LABELLED_KEPT = 10
 """Labelled images of a class that a sample keeps whatever its size, as far as there are so many."""
-TRAININGS_FOLDER, METRICS_FILE = "trainings", "metrics.jsonl"
-TRAININGS = {"cpu": {100: 9, 128: 5}, "cuda": {100: 3, 160_000: 1}}
-"""Number of trainings by kind of device, from so many images to train on; 1 for fewer, and on other devices.
-
-The numbers are odd, and keep the trainings of a round within about six minutes on the machines of docs/performance.md:
-
-- CPU, two cores, embedded backbone: 1,000 steps of 64 images take 74 s for RPC and about 48 s for two views, as UNO+
-  draws: 61 s in turn, so five take five minutes. The number of steps is fixed, so more images take no longer. Below 128
-  the batches are smaller than 32, half as long or less, and there is time for nine.
-- CUDA: 6,000 cached steps take 15 to 30 s on an H200; other cards are several times slower, so three. From about
-  160,000 images views are drawn anew (pick_views): 33 ms a step, 200 s a training, so one. What votes are worth after
-  so many steps is not measured.
-- MPS has the 6,000 steps of a GPU, and nobody has timed them: one.
-"""
+TRAININGS_FOLDER, METRICS_FILE, REHEARSAL = "trainings", "metrics.jsonl", "rehearsal"
+FEW_IMAGES = 100
+"""Images below which there is one training: there, more labels change more than more votes."""
+FRESH_VIEWS_FROM = 160_000
+"""Images from which views are drawn anew in every step (pick_views), so that one training takes minutes on a GPU, and
+there is no second one."""
 
 
 @dataclass(frozen=True)
@@ -91,10 +101,9 @@ def resolve_settings(config: DiscoverConfig) -> dict[str, Any]:
     defaults = device_defaults(pick_device(config.device))
     return {
         "k": config.k,
-        "steps": config.steps or defaults.steps,
+        "steps": config.steps or defaults.efforts[config.effort].steps,
         "sample": config.sample or defaults.sample,
-        "method": config.method or defaults.method,
-        "long_tail": config.long_tail,
+        "method": config.method or METHODS_IN_TURN,
         "bursts": config.bursts,
         "seed": config.seed,
         "seeds": config.seeds,
@@ -132,6 +141,8 @@ def plan_training(
     experiment.backbone, experiment.cache_views = network, plan.cache_views
     epochs = spread_epochs(plan.epochs, stages_of(experiment))
     experiment.train.epochs, experiment.train.batch_size = epochs, plan.batch_size
+    if hasattr(experiment.method, "memax_target"):
+        experiment.method.memax_target = "collection"
     return drop_unusable_cache(experiment)
 
 
@@ -173,26 +184,21 @@ def draw_sample(table: Table, limit: int, seed: int) -> np.ndarray:
 
 
 def default_trainings(config: DiscoverConfig, images: int) -> int:
-    """Look up the number of trainings; one for methods that do not train. images: of the collection."""
+    """Return how many trainings the effort has; one for methods that do not train. images: of the collection."""
     if not any(stages_of(default_experiment(method, "images")) for method in methods_of(config)):
         return 1
-    table = TRAININGS.get(pick_device(config.device).partition(":")[0], {})
-    images = min(images, resolve_settings(config)["sample"])
-    return next((n for least, n in sorted(table.items(), reverse=True) if images >= least), 1)
+    if not FEW_IMAGES <= min(images, resolve_settings(config)["sample"]) < FRESH_VIEWS_FROM:
+        return 1
+    return device_defaults(pick_device(config.device)).efforts[config.effort].trainings
 
 
 def applicable_methods(
-    methods: Sequence[str], data: RunData, backbone: Backbone, *, long_tail: bool = False
+    methods: Sequence[str], data: RunData, backbone: Backbone
 ) -> tuple[tuple[str, ...], list[str]]:
-    """The methods that can train on the data, and a sentence on each of the others.
-
-    long_tail: whether categories of very different sizes are expected.
-    """
+    """The methods that can train on the data, and a sentence on each of the others."""
     reasons: dict[str, InputError] = {}
     for method in methods:
         try:
-            if long_tail and not supports_long_tail(method):
-                raise InputError("It expects categories of equal size, and those here differ.")
             check_fits(default_experiment(method, "images"), data, backbone)
         except InputError as error:
             reasons[method] = error
@@ -200,18 +206,6 @@ def applicable_methods(
     if not able:
         raise reasons[methods[0]]
     return able, [f"{method} does not take part. {reason}" for method, reason in reasons.items()]
-
-
-def supports_long_tail(method: str) -> bool:
-    return hasattr(find_method(method).Config(), "memax_target")
-
-
-def check_long_tail(methods: Sequence[str]) -> None:
-    """Raise InputError where no method can be told to expect categories of very different sizes."""
-    if not any(map(supports_long_tail, methods)):
-        *able, last = (name for name in METHODS if supports_long_tail(name))
-        names = " and ".join(methods)
-        raise InputError(f"--long-tail is not for {names}; use {', '.join(able)} or {last}.")
 
 
 def train_ensemble(
@@ -222,36 +216,61 @@ def train_ensemble(
     k: int,
     embedded: np.ndarray,
 ) -> tuple[Run, Prediction, EnsembleRuns | None]:
-    """Train with each of the seeds. Returns the training that carries the model, in the folder of the round, what is
-    predicted, and all trainings where there are several.
+    """Train with each of the seeds, and once more where labels can be hidden to judge by (rehearsal.py).
 
-    experiments: of the round, one a method; their folder is its own. table: the images. embedded: (N, D) their
-    features of the frozen backbone."""
-    if len(seeds) == 1:
+    Args:
+        experiments: Of the round, one a method; their folder is its own.
+        table: The images.
+        embedded: (N, D) their features of the frozen backbone.
+
+    Returns:
+        The training that carries the model, in the folder of the round; what is predicted; and the votes, None where
+        the method does not train.
+    """
+    if not stages_of(experiments[0]):
         run = begin_run(dataclasses.replace(experiments[0], seed=seeds[0]), shelf)
         assert isinstance(run, Run)  # a finished round is not run again
         return run, run.loop.fit(), None
-    runs, predictions = train_side_by_side(experiments, seeds, shelf)
+    hidden = hide_labels(table, seeds[0]) if len(seeds) > 1 else None
+    runs, predictions, rehearsed = train_side_by_side(experiments, seeds, shelf, hidden)
+    device = runs[0].loop.compute.device.type
+    blend = Blend()
+    if hidden is not None and rehearsed is not None:
+        blend = choose_blend(table, hidden, [Training.of(rehearsed)], embedded, k, device)
+    frozen = frozen_votes(
+        embedded, table.target, k, len(seeds), unit=burst_units(table), seed=seeds[0], device=device
+    )
     methods = tuple(experiment.method_name for experiment in experiments)
-    trainings = EnsembleRuns.of(seeds, predictions, table, k, methods, embedded)
-    carrier = adopt_run(runs[trainings.together.carrier], experiments[0].folder)
-    return carrier, trainings.prediction(predictions), trainings
+    ensemble = EnsembleRuns.of(seeds, predictions, table, k, methods, embedded, frozen, blend)
+    log.info(blend.words)
+    carrier = adopt_run(runs[ensemble.together.carrier], experiments[0].folder)
+    return carrier, ensemble.prediction(predictions), ensemble
 
 
 def train_side_by_side(
-    experiments: Sequence[Experiment], seeds: Sequence[int], shelf: ResourceCache
-) -> tuple[list[Run], list[Prediction]]:
-    """The trainings with each of the seeds, and what they say of the images."""
+    experiments: Sequence[Experiment], seeds: Sequence[int], shelf: ResourceCache, hidden: Table | None = None
+) -> tuple[list[Run], list[Prediction], Prediction | None]:
+    """The trainings with each of the seeds, and what they say of the images; and the same of a rehearsal of the first
+    method on the labels of `hidden`, where there is such a table."""
+    names = {str(seed): seed for seed in seeds} | ({REHEARSAL: seeds[0]} if hidden is not None else {})
+    turns = [*itertools.islice(itertools.cycle(experiments), len(seeds)), experiments[0]]
     shelf.planned = [
-        dataclasses.replace(experiment, seed=seed, out=str(experiment.folder / TRAININGS_FOLDER / str(seed)))
-        for experiment, seed in zip(itertools.cycle(experiments), seeds, strict=False)
+        dataclasses.replace(experiment, seed=seed, out=str(experiment.folder / TRAININGS_FOLDER / name))
+        for experiment, (name, seed) in zip(turns, names.items(), strict=False)
     ]
-    begun = (begin_run(one, shelf, keep_caches=place > 0) for place, one in enumerate(shelf.planned))
+    begun = [
+        begin_run(one, shelf, keep_caches=place > 0, labels=hidden if place == len(seeds) else None)
+        for place, one in enumerate(shelf.planned)
+    ]
     runs = [run for run in begun if isinstance(run, Run)]  # all of them: only the round is ever finished
-    ends = train_in_turns({f"seed {run.experiment.seed}": run.loop for run in runs}, fewer="--seeds")
+    loops = {
+        name if name == REHEARSAL else f"seed {name}": run.loop for name, run in zip(names, runs, strict=True)
+    }
+    ends = train_in_turns(loops, fewer="--seeds")
     if stopped := [end.outcome for end in ends.values() if isinstance(end.outcome, Stopped)]:
         raise stopped[0]
-    return runs, [ends[f"seed {seed}"].prediction() for seed in seeds]
+    said = [end.prediction() for end in (ends[name] for name in loops)]
+    return runs[: len(seeds)], said[: len(seeds)], said[-1] if hidden is not None else None
 
 
 def adopt_run(run: Run, own: Path) -> Run:

@@ -32,37 +32,27 @@ def self_distillation(logits: Tensor, teacher_temp: Tensor | float, tau: float =
     return -(teacher * (logits / tau).log_softmax(-1)).sum(-1).mean()
 
 
-def mean_entropy_deficit(logits: Tensor, tau: float = 0.1) -> Tensor:
+def mean_prediction(logits: Tensor, tau: Tensor | float = 0.1, weight: Tensor | None = None) -> Tensor:
+    """pbar = mean over views and rows of softmax(q / tau), rows weighed by `weight`. -> (K,)
+
+    logits: (V, B, K) cosines q. weight: (B,) sums to 1; None: all rows alike.
+    """
+    p = (at_least_float32(logits) / tau).softmax(-1)
+    if weight is None:
+        return p.flatten(0, 1).mean(0)
+    return (at_least_float32(weight)[:, None] * p.mean(0)).sum(0)
+
+
+def mean_entropy_deficit(logits: Tensor, tau: float = 0.1, weight: Tensor | None = None) -> Tensor:
     """L_me = log K - H(pbar) = log K + sum_k pbar_k log pbar_k, pbar = mean over rows of softmax(q / tau).
 
     0 for a balanced mean prediction, log K when everything falls into one class.
-    logits: (V, B, K) cosines q.
+    logits: (V, B, K) cosines q. weight: (B,) of the rows, as in `mean_prediction`.
     """
-    mean_p = (at_least_float32(logits) / tau).softmax(-1).flatten(0, 1).mean(0)
+    mean_p = mean_prediction(logits, tau, weight)
     # Clamped inside the logarithm only: at p = 0 value and gradient stay finite (xlogy's gradient does not).
     log_p = mean_p.clamp_min(torch.finfo(mean_p.dtype).tiny).log()
     return (mean_p * log_p).sum() + math.log(logits.shape[-1])
-
-
-def prior_mismatch(logits: Tensor, prior: Tensor, tau: float = 0.1) -> Tensor:
-    """L_me = KL(pbar || pi) = sum_k pbar_k log(pbar_k / pi_k), pbar = mean over rows of softmax(q / tau).
-
-    The entropy term for classes of unequal size; with pi = 1 / K it is `mean_entropy_deficit`.
-    logits: (V, B, K) cosines q. prior: (K,) pi > 0, sums to 1, takes no gradient.
-    """
-    mean_p = (at_least_float32(logits) / tau).softmax(-1).flatten(0, 1).mean(0)
-    log_p = mean_p.clamp_min(torch.finfo(mean_p.dtype).tiny).log()
-    return (mean_p * (log_p - at_least_float32(prior).detach().log())).sum()
-
-
-def tempered(share: Tensor, power: float) -> Tensor:
-    """pi_k = s_k^power / sum_j s_j^power: power 0 is uniform, 1 the shares themselves. share: (K,), >= 0.
-
-    No class gets less than a thousandth of an equal part, so that one which is empty now can come back.
-    """
-    floor = 1e-3 / len(share)
-    raised = at_least_float32(share).clamp_min(floor) ** power
-    return raised / raised.sum()
 
 
 def debiased_loss(

@@ -5,8 +5,8 @@
 over two weak views of every image. L_cls_s and L_con_s see the labelled images, the others all of them.
 Values are those of the released code, which differ from the paper's text: the unsupervised contrastive
 temperature is 1.0 and the supervised one 0.07, the teacher warms up linearly, and the entropy term
-L_me = log K - H(mean prediction) stands inside (1 - lam). `memax_target = "estimated"`, for classes of unequal size,
-is ours: L_me pulls the mean prediction to the square root of its own running mean instead of to equal parts.
+L_me = log K - H(mean prediction) stands inside (1 - lam). `memax_target = "collection"`, for few labels, is ours: the
+mean weighs labelled and unlabelled images as the collection holds them, not half and half as the batch does.
 """
 
 from __future__ import annotations
@@ -14,16 +14,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
-import torch
 from torch import Tensor
 
 from holotype.config.parse import Natural, Positive, UnitInterval, Weight
 from holotype.losses.classification import (
     mean_entropy_deficit,
-    prior_mismatch,
     self_distillation,
     supervised_cross_entropy,
-    tempered,
 )
 from holotype.losses.contrastive import info_nce, sup_con
 from holotype.methods.base import Batch, Method, Now, Progress, Stage, Task
@@ -39,9 +36,10 @@ class SimGCDConfig:
     """Weight of the supervised terms; the unsupervised ones get 1 - lam."""
     memax_weight: Weight = 2.0
     """Weight eps of the mean-entropy term, which keeps every category in use; 1 to 4 in the published runs."""
-    memax_target: Literal["uniform", "estimated"] = "uniform"
-    """What the entropy term pulls the mean prediction to: classes of equal size, or, for a long tail, half-way from
-    there to the sizes that the classifier itself finds (docs/how-many.md)."""
+    memax_target: Literal["uniform", "collection"] = "uniform"
+    """What the entropy term wants to be even: the mean prediction of the batch, of which half is labelled, as
+    published; or that of the collection, in which labelled and unlabelled images count by their numbers. Where few
+    images are labelled, the first leaves no room for unlabelled images of known classes."""
     tau: Positive = 0.1
     """Temperature of the classifier."""
     teacher_temp_start: Positive = 0.07
@@ -62,9 +60,6 @@ AS_RUN: dict[str, dict[str, Any]] = {"as_run": {"train.warmup": 0.0}}
 """Presets: as_run is the published recipe of training, at the full rate from the first step."""
 TAU_U, TAU_S = 1.0, 0.07
 """Temperatures of the unsupervised and of the supervised contrastive loss."""
-SHARE_MOMENTUM = 0.99
-SHARE_POWER = 0.5
-"""At power 1 the target is what is predicted anyway: nothing holds small classes, and they die out."""
 
 
 class SimGCD(Method):
@@ -79,12 +74,11 @@ class SimGCD(Method):
     - Values are those of the released code where the text says otherwise: temperature 1.0 of the contrastive loss
       without labels, a linear warm-up of the teacher's temperature.
     - The rate rises over the first twentieth of the epochs; the preset as_run takes that back.
-    - For classes of unequal size, the entropy term can pull to the sizes that the classifier itself finds.
+    - For a folder of photographs, the entropy term weighs labelled and unlabelled images by their numbers.
     """
 
     Config = SimGCDConfig
     config: SimGCDConfig
-    class_share: Tensor
     presets: ClassVar[dict[str, dict[str, Any]]] = AS_RUN
     recipes: ClassVar[Recipes] = RECIPES
 
@@ -92,8 +86,6 @@ class SimGCD(Method):
         super().__init__(config, task)
         self.projector = Projector(task.dim)
         self.classifier = CosineClassifier(task.dim, task.k)
-        if config.memax_target == "estimated":
-            self.register_buffer("class_share", torch.full((task.k,), 1 / task.k))
 
     def schedule(self, stage: Stage, at: Progress) -> dict[str, float]:
         c = self.config
@@ -110,7 +102,7 @@ class SimGCD(Method):
         con_u, con_s = self.contrast(z, batch, now)
         return {
             "cls_u": (1 - c.lam) * self_distillation(q, now["teacher_temp"], c.tau),
-            "me": (1 - c.lam) * c.memax_weight * self.balance(q, now),
+            "me": (1 - c.lam) * c.memax_weight * self.balance(q, batch, now),
             "cls_s": c.lam * supervised_cross_entropy(q, batch.label, batch.labelled, c.tau),
             "con_u": (1 - c.lam) * con_u,
             "con_s": c.lam * con_s,
@@ -120,16 +112,18 @@ class SimGCD(Method):
         """L_con_u and L_con_s of the two weak views. z: (2, B, 256) projections."""
         return info_nce(z, TAU_U), sup_con(z, batch.label, batch.labelled, TAU_S)
 
-    def balance(self, q: Tensor, now: Now) -> Tensor:
-        """L_me against the target that is set; the running mean of sharpened predictions takes this batch in."""
-        if self.config.memax_target == "uniform":
-            return mean_entropy_deficit(q, self.config.tau)
-        prior = tempered(self.class_share, SHARE_POWER)
-        with torch.no_grad():
-            seen = (q / now["teacher_temp"]).softmax(-1).flatten(0, 1).mean(0)
-            moved = SHARE_MOMENTUM * self.class_share + (1 - SHARE_MOMENTUM) * seen
-            self.class_share.copy_(moved)
-        return prior_mismatch(q, prior, self.config.tau)
+    def balance(self, q: Tensor, batch: Batch, now: Now) -> Tensor:
+        """L_me of the batch, or with its rows weighed as those of the collection."""
+        weight = self.row_weight(batch) if self.config.memax_target == "collection" else None
+        return mean_entropy_deficit(q, self.config.tau, weight)
+
+    def row_weight(self, batch: Batch) -> Tensor:
+        """(B,) weights with which labelled and unlabelled rows of a batch stand for those of the collection."""
+        share = self.task.n_labelled / self.task.n_images
+        labelled = batch.labelled.to(batch.features.dtype)
+        of_labelled, of_others = (part / part.sum().clamp_min(1) for part in (labelled, 1 - labelled))
+        weight = share * of_labelled + (1 - share) * of_others
+        return weight / weight.sum()
 
     def logits(self, features: Tensor) -> Tensor:
         cosines: Tensor = self.classifier(features)

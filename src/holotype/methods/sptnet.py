@@ -176,8 +176,8 @@ class SPTNet(SimGCD):
         f = batch.features[:2]
         return self.baseline(call_frozen(self.projector, f), call_frozen(self.classifier, f), batch, now)
 
-    def balance(self, q: Tensor, now: Now) -> Tensor:
-        return now["me_share"] * super().balance(q, now)
+    def balance(self, q: Tensor, batch: Batch, now: Now) -> Tensor:
+        return now["me_share"] * super().balance(q, batch, now)
 
     def before_epoch(self, stage: Stage, epoch: int, images: Images) -> None:
         self.model_steps.zero_()

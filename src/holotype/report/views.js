@@ -21,7 +21,7 @@ function overview() {
       h("span", { class: "whole" }, glyph("novel"), plural(new_.length, "new category", "new categories"))),
     proportions(),
     partOnly(),
-    new_.length ? section("New categories", h("p", { class: "lead" }, data.known.length > 1 ? "Groups of images that fit none of the known classes. The pictures are the most typical ones; the bars say which known classes they resemble."
+    new_.length ? section("New categories", h("p", { class: "lead" }, data.known.length > 1 ? "Groups of images outside the known classes; look whether one is part of a class that it resembles. The pictures are the most typical ones; the bars say which known classes they resemble."
       : "Groups of images that look alike. Give at least two of them a name: the next round learns from it."),
       data.stability?.length && data.known.length > 1 ? h("p", { class: "soft stability" }, data.stability.join(" ")) : null,
       h("div", { class: "cards" }, [...new_].sort(byCount).map(card)))
@@ -258,7 +258,7 @@ function settingsView() {
 
 const WORDS = {
   "known class": "a class that some of your images were labelled with",
-  "new category": "a group of images that fits none of the known classes",
+  "new category": "a group of images outside the known classes",
   probability: "how likely the image is in the right category, from 0 to 1; 1 for a label",
   "known score": "how much the image looks like one of the known classes, from 0 to 1",
   typicality: "how close the image is to the centre of its category, from 0 to 1",

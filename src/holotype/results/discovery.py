@@ -96,8 +96,8 @@ class RunFacts:
     """Methods that they took in turn; `method` is that of the one whose model is kept."""
     agreement: tuple[float, ...] = ()
     """Share of the images that each of them places where all together do."""
-    sizes: str = ""
-    """Whether categories of equal or of different sizes were expected, and why, in a sentence."""
+    blend: str = ""
+    """How trainings and partitions by frozen features count where images are placed, and why, in a sentence."""
     choice_of_backbone: str = ""
     """Why this one, in a sentence."""
     provenance: dict[str, Any] = field(default_factory=dict)

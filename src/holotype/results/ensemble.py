@@ -27,12 +27,15 @@ import dataclasses
 import math
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
 from holotype.results.discovery import Category, Discovery
 from holotype.results.lda import CHUNK, FLOOR, CrossFitLDA, softmax
+
+if TYPE_CHECKING:
+    from holotype.methods import Prediction
 
 Earlier = TypeVar("Earlier", bound=Hashable)
 Later = TypeVar("Later", bound=Hashable)
@@ -55,6 +58,10 @@ class Training:
     """(N,) index below k, those below n_known being known classes; -1 = placed nowhere."""
     probability: np.ndarray
     """(N,) how sure it is of that, 0 to 1; NaN where it is placed nowhere."""
+
+    @classmethod
+    def of(cls, said: Prediction) -> Training:
+        return cls(said.category.numpy(), said.probability.numpy())
 
 
 @dataclass(frozen=True)
@@ -103,8 +110,13 @@ class VoteShares:
         return np.asarray(cast / np.maximum(total, MIN_MATCH)[:, None])
 
 
-def vote_consensus(trainings: Sequence[Training], n_known: int, k: int) -> Consensus:
-    """The outcome of several trainings. k: categories of each, known ones included."""
+def vote_consensus(
+    trainings: Sequence[Training], n_known: int, k: int, carriers: int | None = None
+) -> Consensus:
+    """The outcome of several trainings.
+
+    k: categories of each, known ones included. carriers: so many of the first have a model; by default all.
+    """
     given = [np.asarray(one.category, dtype=np.int64) for one in trainings]
     weight = [np.maximum(np.nan_to_num(one.probability), MIN_MATCH) for one in trainings]
     starts = (given[start] for start in _initial_partitions(given, n_known, k))
@@ -114,7 +126,7 @@ def vote_consensus(trainings: Sequence[Training], n_known: int, k: int) -> Conse
     placed = votes.sum(axis=1) > 0
     outcome = np.where(placed, votes.argmax(axis=1), -1)
     agreed = np.array([(one == outcome)[placed].mean() if placed.any() else 1.0 for one in named])
-    carrier = int(agreed.argmax())
+    carrier = int(agreed[:carriers].argmax())
     # index of the outcome -> index of the carrier
     back = np.empty(k, dtype=np.int64)
     back[match_partitions(votes, given[carrier], weight[carrier], n_known)] = np.arange(k)
@@ -252,7 +264,7 @@ STABLE_SHARE = 0.5
 """Share of the trainings in which a category must be found to be one that comes back."""
 MAX_CATEGORIES_NAMED = 6
 """Categories that a sentence names."""
-ONE = "One training, so there is no vote; --seeds changes it."
+ONE = "One training; --seeds changes it."
 
 
 def stability_text(category: Category, trainings: int) -> str:
@@ -285,7 +297,7 @@ def stability_summary(found: Discovery) -> list[str]:
     facts = found.facts
     n = len(facts.trainings)
     if n < 2:
-        return [ONE] if facts.round else []
+        return [ONE, *([facts.blend] if facts.blend else [])] if facts.round else []
     novel = [c for c in found.categories if c.kind == "novel" and math.isfinite(c.together)]
     faint = sorted((c for c in novel if not is_stable(c, n)), key=lambda c: (c.comes_back, c.id))
     best = facts.agreement[facts.trainings.index(facts.seed)] if facts.seed in facts.trainings else math.nan
@@ -295,6 +307,7 @@ def stability_summary(found: Discovery) -> list[str]:
         votes_in_words(n),
         f"Images are placed where they agree (seeds {facts.trainings[0]} to {facts.trainings[-1]}{turns}). The model "
         f"of {which}, which agrees on {round(100 * best)} % of these, is kept for new images.",
+        *([facts.blend] if facts.blend else []),
     ]
     if not novel:
         return lines

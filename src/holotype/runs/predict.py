@@ -44,6 +44,7 @@ from holotype.results.ensemble import (
     pool_with_lda,
     vote_consensus,
 )
+from holotype.results.frozen import Blend, weigh_votes
 from holotype.results.lda import CrossFitLDA, LinearHead, Scorer, softmax
 from holotype.results.purity import set_purity
 from holotype.training.encoder import PREDICT_BATCH
@@ -161,10 +162,13 @@ class EnsembleRuns:
 
     seeds: tuple[int, ...]
     together: Consensus
+    """Of the trainings, and after them of partitions by frozen features."""
     free: np.ndarray
     """(n,) bool: images without a label."""
     methods: tuple[str, ...]
     """That they took in turn."""
+    blend: str = ""
+    """How the votes count, and why, in a sentence."""
 
     @classmethod
     def of(
@@ -175,13 +179,21 @@ class EnsembleRuns:
         k: int,
         methods: tuple[str, ...],
         embedded: np.ndarray,
+        frozen: Sequence[Training] = (),
+        blend: Blend | None = None,
     ) -> EnsembleRuns:
-        """Join the predictions of each training on the images of the table. embedded: (n, D) features of the frozen
-        backbone, for the LDA."""
-        votes = [Training(one.category.numpy(), one.probability.numpy()) for one in said]
-        together = vote_consensus(votes, len(table.known), k)
+        """Join the predictions of each training on the images of the table.
+
+        Args:
+            embedded: (n, D) features of the frozen backbone, for the LDA.
+            frozen: Partitions by these features, which vote too.
+            blend: How trainings and partitions count.
+        """
+        blend = blend or Blend()
+        votes = weigh_votes([Training.of(one) for one in said], frozen, blend.weights)
+        together = vote_consensus(votes, len(table.known), k, carriers=len(said))
         together = pool_with_lda(together, embedded, table.target, k, burst_units(table))
-        return cls(tuple(seeds), together, ~table.labelled, methods)
+        return cls(tuple(seeds), together, ~table.labelled, methods, blend.words if frozen else "")
 
     def prediction(self, said: Sequence[Prediction]) -> Prediction:
         """Return where they place the images together. How known an image is, is the mean of what they say."""
@@ -190,13 +202,16 @@ class EnsembleRuns:
         return Prediction(torch.from_numpy(self.together.category), share, known)
 
     def tell(self, about: RunFacts) -> RunFacts:
-        shares = tuple(round(float(share), 4) for share in self.together.agreed)
-        return dataclasses.replace(about, trainings=self.seeds, agreement=shares, methods=self.methods)
+        shares = tuple(round(float(share), 4) for share in self.together.agreed[: len(self.seeds)])
+        return dataclasses.replace(
+            about, trainings=self.seeds, agreement=shares, methods=self.methods, blend=self.blend
+        )
 
     def set_returns(self, categories: Iterable[Category], ids: Sequence[str]) -> None:
         """Write into categories how often they come back. ids: by index."""
         outcome = np.where(self.free, self.together.category, -1)
-        found = dict(zip(ids, category_stability(outcome, self.together.trainings, len(ids)), strict=True))
+        trainings = self.together.trainings[: len(self.seeds)]
+        found = dict(zip(ids, category_stability(outcome, trainings, len(ids)), strict=True))
         for category in categories:
             one = found[category.id]
             category.comes_back, category.together = one.times, one.together

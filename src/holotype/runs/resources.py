@@ -319,6 +319,15 @@ class RunResources:
         held += [self.held_out[1]] if "held_out" in vars(self) and self.held_out is not None else []
         return Budget(*(sum(each.nbytes for each in held if each.level == level) for level in LEVELS))
 
+    def with_labels(self, table: Table | None) -> RunResources:
+        """Return the same images and caches with the labels of another table of them; itself where there is none."""
+        if table is None:
+            return self
+        problem = self.images.problem  # from here on the table knows which are broken
+        other = copy.copy(self)
+        other.data = RunData(table.with_problems(problem), self.data.k)
+        return other
+
     def network(self) -> Backbone:
         """Return the backbone for one run: the frozen trunk is everybody's, the tail that learns is its own."""
         return dataclasses.replace(self.backbone, tail=copy.deepcopy(self.backbone.tail))

@@ -18,6 +18,7 @@ import torch
 from holotype.clustering.metrics import has_truth
 from holotype.data.arrays import dataset_path
 from holotype.data.datasets.registry import check_dataset
+from holotype.data.table import Table
 from holotype.errors import InputError
 from holotype.methods import Method, Prediction, method_name
 from holotype.models.token_cache import CacheViews, TokenCache
@@ -120,14 +121,16 @@ def begin_run(
     shelf: ResourceCache,
     *,
     keep_caches: bool = False,
+    labels: Table | None = None,
     callbacks: Sequence[Callback] = (),
 ) -> Run | Record:
     """Everything up to the first step, or the record of a run that is finished.
 
-    keep_caches: whether another run trains on the caches that are open.
+    keep_caches: whether another run trains on the caches that are open. labels: a table of the same images, whose
+    labels are learnt from instead.
     """
     torch.set_float32_matmul_precision(experiment.train.matmul)
-    prepared, folder = shelf.get(experiment), RunFolder(experiment.folder)
+    prepared, folder = shelf.get(experiment).with_labels(labels), RunFolder(experiment.folder)
     tracker_names(experiment.log)
     remarks = check_fits(experiment, prepared.data, prepared.backbone)
     wanted, identity = requested_views(experiment), identity_of(experiment, prepared)
@@ -155,10 +158,6 @@ def begin_run(
     if wanted is None and experiment.cache_views not in ("auto", "off"):
         log.info(f"{experiment.method_name} does not train on tokens, so it runs without the token cache.")
     cache, views = prepared.take_cache(experiment, wanted, folder.path) if wanted else (None, None)
-
-    def score_now(prediction: Prediction) -> dict[str, Any]:
-        return vars(score_table(table, prediction)[0])
-
     loop = Loop(
         experiment.train,
         method,
@@ -168,7 +167,7 @@ def begin_run(
         compute,
         seed=experiment.seed,
         folder=folder.path,
-        score=score_now if has_truth(table) else None,
+        score=(lambda said: vars(score_table(table, said)[0])) if has_truth(table) else None,
         progress=experiment.progress,
         cache=cache,
         identity=identity.name,
