@@ -95,6 +95,15 @@ def test_a_plot_has_its_panels(holotype, runs, tmp_path, monkeypatch, number, pa
     assert list(scores.lines[0].get_xdata()) == [1, 2, 3]
 
 
+def test_a_plot_of_a_run_without_scores_on_the_way_leaves_them_out(holotype, runs, tmp_path, monkeypatch):
+    figure, drawn = pytest.importorskip("matplotlib.figure"), []
+    monkeypatch.setattr(
+        figure.Figure, "savefig", lambda self, path, **_: (drawn.append(self), path.write_bytes(b"x"))
+    )
+    assert holotype("plot", runs[0][0], "--out", tmp_path / "plot.svg").code == 0
+    assert [axes.get_title() for axes in drawn[0].axes][1:2] == ["Scores over seeds"]
+
+
 def test_a_plot_is_an_image(holotype, runs, tmp_path):
     pytest.importorskip("matplotlib")
     assert holotype("plot", runs[0][0], "--out", tmp_path / "a.png").code == 0

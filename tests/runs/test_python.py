@@ -37,7 +37,7 @@ def train(tiny_settings, tmp_path):
             method,
             data,
             settings=settings,
-            out=tmp_path / out,
+            out=out and tmp_path / out,
             progress=False,
             cache_views="off",
             **plain | named,
@@ -80,6 +80,8 @@ def test_a_class_and_every_form_of_data(train, squares, squares_folder):
     assert len({records[name].scores for name in forms if name != "dataset"}) == 1
     assert records["arrays"].identity.data["name"] == "arrays"
     assert records["arrays"].identity.method["name"].endswith(":Mine")
+    assert train(Mine, forms["arrays"], None).scores == records["arrays"].scores
+    assert (Path("runs") / "arrays-tests.runs.test_python.Mine-default-s0" / "scores.json").is_file()
     again = train(Mine, forms["arrays"], "arrays")  # the same pixels are the same data set
     assert again == records["arrays"]
     other = holotype.data.arrays.dataset_path((pixels[::-1], list(squares.label)))

@@ -1,5 +1,6 @@
 """A tiny world to train in: coloured squares, a random two-block transformer, a table with a split."""
 
+import dataclasses
 import json
 import os
 import signal
@@ -96,6 +97,8 @@ class World:
         defaults = {"epochs": 2, "batch_size": 16, "lr": 0.05, "save_seconds": 1e9, "precision": "fp32"}
         train, compute = TrainConfig(**{**defaults, **given}), compute or Device.on("cpu", "fp32")
         task = Task(len(table.known), k, 32, len(table), int(table.labelled.sum()), train.epochs)
+        if table.side is not None:
+            task = dataclasses.replace(task, side=table.side.shape[1])
         method = make_method(method, task, settings)
         return Loop(train, method, backbone, self.store, table, compute, **more)
 

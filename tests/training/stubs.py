@@ -216,6 +216,75 @@ class TokensThenImages(Classifies):
         return {"cls": cls, f"con_{batch.stage}": info_nce(batch.features)}
 
 
+class SamplesOfItsOwn(Classifies):
+    """Trains on labelled images in batches of a size of its own, by each sampler of labels, then on all."""
+
+    def stages(self):
+        sizes = {"labelled": 6, "classes": 8, "pk": 4}
+        own = [Stage(name, epochs=1, sampler=name, batch_size=n, per_class=2) for name, n in sizes.items()]
+        return [*own, Stage("all", epochs=1)]
+
+    def loss(self, batch, now):
+        size = {"labelled": 6, "classes": 8, "pk": 4, "all": 16}[batch.stage]
+        assert batch.features.shape[1] == size == self.batch_size
+        if batch.stage != "all":
+            assert batch.labelled.all()
+        if batch.stage == "pk":
+            assert batch.label.bincount().tolist() == [2, 2]
+        return {"cls": self.cross_entropy(batch, batch.features), "con": info_nce(batch.features[:2])}
+
+
+class ViewsOfItsOwn(Classifies):
+    """Noise and colours of torchvision for weak views, another picture for strong ones; tokens all the same."""
+
+    def stages(self):
+        from torchvision.transforms import v2  # what a plain build of torch lacks is patched by now
+
+        weak = v2.Compose([v2.ColorJitter(0.4, 0.4), v2.RandomGrayscale(0.5)])
+        views = Views(weak=2, strong=1, weak_transform=weak, strong_transform=v2.RandomSolarize(128, p=0.5))
+        return [Stage("own", views=views), Stage("usual", epochs=1)]
+
+    def loss(self, batch, now):
+        con = info_nce(batch.features[:2])
+        return {"cls": self.cross_entropy(batch, batch.features), "con": con}
+
+
+class TermByTerm(Classifies):
+    """The gradient of the second term loses its part along that of the first, as PCGrad has it."""
+
+    def stages(self):
+        return [Stage(by_term=True)]
+
+    def loss(self, batch, now):
+        return {"cls": self.cross_entropy(batch, batch.features), "con": info_nce(batch.features)}
+
+    def combine(self, gradients):
+        first, second = gradients["cls"], gradients["con"]
+        shared = [name for name in first if name in second]
+        dot = sum((first[name] * second[name]).sum() for name in shared)
+        share = dot / sum(first[name].square().sum() for name in shared).clamp_min(1e-12)
+        share = share.clamp_max(0.0)
+        second = {n: g - share * first[n] if n in first else g for n, g in second.items()}
+        return super().combine({"cls": first, "con": second})
+
+
+class ReadsBeside(Classifies):
+    """Predicts the vector beside an image, where there is one."""
+
+    def __init__(self, config, task):
+        super().__init__(config, task)
+        self.reader = nn.Linear(task.dim, task.side) if task.side else None
+
+    def before_epoch(self, stage, epoch, images):
+        assert images.side is None or images.side.shape == (len(images.row), self.task.side)
+
+    def loss(self, batch, now):
+        terms = {"cls": self.cross_entropy(batch, batch.features), "con": info_nce(batch.features)}
+        if batch.side is not None:
+            terms["side"] = (self.reader(batch.features) - batch.side).square().mean()
+        return terms
+
+
 STUBS = {
     "two stages": TwoStages,
     "images": OwnEncoder,
@@ -224,6 +293,10 @@ STUBS = {
     "clock": TellsTheTime,
     "own rows": DrawsItsRows,
     "tokens then images": TokensThenImages,
+    "samplers": SamplesOfItsOwn,
+    "own views": ViewsOfItsOwn,
+    "by term": TermByTerm,
+    "beside": ReadsBeside,
 }
 LEARNING = [name for name in METHODS if stages_of(default_experiment(name, "images"))]
 """Methods of the package that train; the others only cluster."""

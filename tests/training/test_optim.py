@@ -11,7 +11,7 @@ from holotype.errors import InputError
 from holotype.methods import ParamGroup, Progress
 from holotype.methods.schedules import cosine_lr
 from holotype.models.heads import CosineClassifier, Projector
-from holotype.training.optim import build_sgd, logged_rate, momentum_tensors, set_rates
+from holotype.training.optim import build_optimiser, logged_rate, set_rates, state_tensors
 
 GOLDEN = np.load(Path(__file__).parents[1] / "parity" / "param_groups.npz", allow_pickle=False)
 
@@ -50,7 +50,7 @@ def test_groups_are_those_of_the_reference_code():
     assert set(learnable) == {*GOLDEN["groups.decay"], *GOLDEN["groups.no_decay"], *frozen}
 
     block = int(GOLDEN["groups.grad_from_block"])
-    optimiser = build_sgd(learnable, (f"0.blocks.{block}.", "1."), 0.1, 0.9, 5e-5)
+    optimiser = build_optimiser(learnable, (f"0.blocks.{block}.", "1."), 0.1, 0.9, 5e-5)
     name_of = {id(p): name for name, p in learnable.items()}
     decaying, plain = [{name_of[id(p)] for p in group["params"]} for group in optimiser.param_groups]
     assert decaying == set(GOLDEN["groups.decay"].tolist())
@@ -63,20 +63,20 @@ def test_groups_are_those_of_the_reference_code():
 def test_what_a_stage_does_not_train_is_frozen_until_one_does_and_nothing_is_refused():
     learnable = network()
     before = {name: p.detach().clone() for name, p in learnable.items()}
-    step(learnable, build_sgd(learnable, ("method",), 0.1, 0.9, 0.1), 0)
+    step(learnable, build_optimiser(learnable, ("method",), 0.1, 0.9, 0.1), 0)
     for name, p in learnable.items():
         assert (p.grad is not None) == p.requires_grad == name.startswith("method"), name
         assert torch.equal(p, before[name]) != name.startswith("method"), name
-    step(learnable, build_sgd(learnable, ("tail",), 0.1, 0.9, 0.1), 1)
+    step(learnable, build_optimiser(learnable, ("tail",), 0.1, 0.9, 0.1), 1)
     assert all(not torch.equal(p, before[name]) for name, p in learnable.items())
     with pytest.raises(InputError, match="no parameter learns: none begins with trunk or other"):
-        build_sgd(network(), ("trunk", "other"), 0.1, 0.9, 0.0)
+        build_optimiser(network(), ("trunk", "other"), 0.1, 0.9, 0.0)
 
 
 def test_momentum_begins_at_zero_and_the_first_step_is_that_of_plain_sgd():
     mine, theirs = network(), network()
-    ours = build_sgd(mine, ("tail", "method"), 0.1, 0.9, 0.1)
-    found = momentum_tensors(ours, mine)
+    ours = build_optimiser(mine, ("tail", "method"), 0.1, 0.9, 0.1)
+    found = state_tensors(ours, mine)
     assert found.keys() == {f"momentum.{name}" for name in mine}
     assert not any(tensor.any() for tensor in found.values())
     decay = [{"params": [p], "weight_decay": 0.1 if p.ndim > 1 else 0.0} for p in theirs.values()]
@@ -88,7 +88,7 @@ def test_momentum_begins_at_zero_and_the_first_step_is_that_of_plain_sgd():
 
 
 def test_the_rate_can_be_set_as_a_number_and_as_a_tensor():
-    optimiser = build_sgd(network(), ("tail",), 0.1, 0.9, 0.1)
+    optimiser = build_optimiser(network(), ("tail",), 0.1, 0.9, 0.1)
     first = cosine_lr(0.1, 1, 4)
     set_rates(optimiser, 0, Progress(1, 4))
     assert [group["lr"] for group in optimiser.param_groups] == [first, first]
@@ -111,7 +111,7 @@ def settings_of(learnable: dict[str, nn.Parameter], optimiser: torch.optim.Optim
 def test_the_longest_prefix_decides_the_rate_and_the_decay_and_vectors_never_decay():
     learnable, no_rate = network(), ParamGroup("method", lr=0.0, weight_decay=0.0)
     rates = (ParamGroup("tail", lr=0.5), ParamGroup("tail.1", weight_decay=0.7), no_rate)
-    optimiser = build_sgd(learnable, ("tail", "method"), 0.1, 0.9, 0.3, rates)
+    optimiser = build_optimiser(learnable, ("tail", "method"), 0.1, 0.9, 0.3, rates)
     assert settings_of(learnable, optimiser) == {
         "tail.0.weight": (0.5, 0.3),
         "tail.0.bias": (0.5, 0.0),
@@ -129,7 +129,9 @@ def test_earlier_blocks_learn_at_a_share_of_the_rate_of_the_block_after_them(sha
     names = ("tail.blocks.10.w", "tail.blocks.11.w", "tail.blocks.12.w", "tail.norm", "method.v", "method.w")
     learnable = {name: nn.Parameter(torch.zeros(2, 2)) for name in names}
     own = (ParamGroup("method.w", lr=0.4),)
-    optimiser = build_sgd(learnable, ("tail", "method"), 0.1, 0.9, 0.0, own, slowed=0.5, block_rate=share)
+    optimiser = build_optimiser(
+        learnable, ("tail", "method"), 0.1, 0.9, 0.0, own, slowed=0.5, block_rate=share
+    )
     found = {name: rate for name, (rate, _) in settings_of(learnable, optimiser).items()}
     shares = (share**2, share, 1, 1, 1, 2)
     assert found == pytest.approx({name: 0.1 * rate for name, rate in zip(names, shares, strict=True)})

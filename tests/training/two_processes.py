@@ -37,6 +37,7 @@ LONG = ("promptcal", "sptnet")
 CASES: dict = {
     **{name: (name, {}) for name in (*METHODS, *COMPOSED)},
     **{name: (kind, {}) for name, kind in STUBS.items()},
+    "adamw": ("simgcd", {}),
     "cached": ("rpc", {}),
     "cached in shards": ("rpc", {}),
     "cached tokens then images": (STUBS["tokens then images"], {}),
@@ -52,8 +53,9 @@ def train_all(world: World, out: Path, rank: int) -> None:
         if cache and shards:  # each process has its part alone
             assert len(cache.tokens) == len(world.table) * cache.views.entries // world_size()
         epochs = 1 if name in LONG else 2
+        more = {"optimiser": "adamw", "lr": 1e-3, "clip": 0.5} if name == "adamw" else {}
         loop = world.loop(
-            method, epochs=epochs, compute=compute, settings=settings, cache=cache, shards=shards
+            method, epochs=epochs, compute=compute, settings=settings, cache=cache, shards=shards, **more
         )
         placed = loop.fit()
         tensors = {**loop.model_tensors(), "placed": placed.category}

@@ -248,10 +248,14 @@ class TrainConfig:
     block_rate: UnitInterval = field(default=1.0, metadata={"before": 1.0})
     """Rate of a trained block, as a share of that of the block after it. Below 1, earlier blocks learn more slowly: at
     the full rate they lose most easily what they know."""
+    optimiser: Literal["sgd", "adamw"] = field(default="sgd", metadata={"before": "sgd"})
+    """sgd, with momentum, or adamw, as for LoRA and prompts; its rate is then about 1e-3 and lower."""
     momentum: Momentum = 0.9
-    """Momentum of SGD."""
+    """Momentum of SGD, and the first beta of AdamW."""
     weight_decay: Weight = 5e-5
     """Weight decay of matrices; biases and other one-dimensional parameters have none."""
+    clip: Weight = field(default=0.0, metadata={"before": 0.0})
+    """Largest norm of all gradients together, to which longer ones are cut; 0: none is."""
     shards: Natural = field(default=0, metadata={"before": 0})
     """With several processes and a token cache: parts into which the images are dealt, such as 8, so that each process
     holds the tokens of its own parts alone; a multiple of the number of processes, and the same batches for any of

@@ -14,6 +14,7 @@ import numpy as np
 
 from holotype.data.csv import csv_text, escape_formula
 from holotype.data.decode import save_images
+from holotype.data.paths import relative
 from holotype.data.table import Table
 from holotype.errors import InputError
 from holotype.utils.atomic import write_text
@@ -79,6 +80,28 @@ def dataset_path(data: Any, folder: Path = FOLDER) -> str:
         if file.read_text(encoding="utf-8") == text:
             break
     return str(file)
+
+
+def read_side(file: Path, table: Table) -> np.ndarray:
+    """Return (N, S) the vectors of a Parquet file with the columns path and vector, in the order of a table."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        content = pq.read_table(file, columns=["path", "vector"])
+        vectors = np.array(content["vector"].to_pylist(), dtype=np.float32)
+        row = {path: number for number, path in enumerate(content["path"].to_pylist())}
+    except (pa.ArrowException, OSError, ValueError, KeyError) as error:
+        sentence = f"{file} is no Parquet file with a path and an equally long vector in each row ({error})"
+        raise InputError(f"{sentence}; write it again.") from error
+    names = zip(table.path, relative(table.path, table.root), strict=True)
+    found = [row.get(path, row.get(name, -1)) for path, name in names]
+    if -1 in found:
+        lost = f"{found.count(-1):,} of the {len(table):,} images, for example {table.path[found.index(-1)]}"
+        raise InputError(f"{file} has no vector for {lost}; add them.")
+    if not np.isfinite(vectors[found]).all():
+        raise InputError(f"{file} has vectors with NaN or infinite numbers; correct them.")
+    return vectors[found]
 
 
 def _columns_of(data: Any) -> tuple[str, dict[str, Any], list[Any] | None]:

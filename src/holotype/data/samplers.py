@@ -51,3 +51,34 @@ def uniform_rows(labelled: Tensor, unlabelled: Tensor, n: int, generator: torch.
 
 
 SAMPLERS = {"balanced": balanced_rows, "uniform": uniform_rows}
+
+
+def labelled_rows(label: Tensor, n: int, batch: int, per_class: int, generator: torch.Generator) -> Tensor:
+    """Draw `n` places of (N_L,) labelled images, each as often as the others but for one."""
+    rounds = [torch.randperm(len(label), generator=generator) for _ in range(-(-n // len(label)))]
+    return torch.cat(rounds)[:n]
+
+
+def class_rows(label: Tensor, n: int, batch: int, per_class: int, generator: torch.Generator) -> Tensor:
+    """Draw `n` places of labelled images, every class with the same probability, with replacement."""
+    share = 1.0 / label.bincount().double()
+    return torch.multinomial(share[label], n, replacement=True, generator=generator)
+
+
+def pk_rows(label: Tensor, n: int, batch: int, per_class: int, generator: torch.Generator) -> Tensor:
+    """Draw `n` places of labelled images: batches of P = batch / K classes, K = per_class images of each.
+
+    Classes of a batch differ where there are P; images of a class are drawn with replacement.
+    """
+    classes, p = label.unique(), batch // per_class
+    found = []
+    for _ in range(n // batch):
+        rounds = [torch.randperm(len(classes), generator=generator) for _ in range(-(-p // len(classes)))]
+        for c in classes[torch.cat(rounds)[:p]]:
+            own = (label == c).nonzero().flatten()
+            found.append(own[torch.randint(len(own), (per_class,), generator=generator)])
+    return torch.cat(found)
+
+
+LABEL_SAMPLERS = {"labelled": labelled_rows, "classes": class_rows, "pk": pk_rows}
+"""Of labelled images alone, by their classes."""

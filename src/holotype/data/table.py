@@ -23,6 +23,8 @@ if TYPE_CHECKING:  # pandas takes half a second to import, and most commands nev
     import pandas as pd
 
 COLUMNS = ("path", "label", "problem", "truth", "group", "weight", "text")
+MATRICES = ("features", "side")
+"""Columns of vectors."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,6 +49,8 @@ class Table:
     """What a report shows of each row that is no image; None where all are images."""
     features: np.ndarray | None = None
     """(N, D) float32 vectors that stand for the images, which nobody looks at then; None where a network looks."""
+    side: np.ndarray | None = None
+    """(N, S) float32 vectors beside the images, for methods that read them in training; None where there are none."""
     name: str = ""
     """Name of the data set, for records."""
     root: str = ""
@@ -58,19 +62,22 @@ class Table:
             object.__setattr__(self, "problem", [""] * n)
         for name, values in self._columns().items():
             object.__setattr__(self, name, _text_column(name, values, n))
-        if self.features is not None:
-            features = np.array(self.features, dtype=np.float32)
-            features.flags.writeable = False
-            object.__setattr__(self, "features", features)
+        for name in MATRICES:
+            if (matrix := getattr(self, name)) is not None:
+                matrix = np.array(matrix, dtype=np.float32)
+                matrix.flags.writeable = False
+                object.__setattr__(self, name, matrix)
         object.__setattr__(self, "known", tuple(str(c) for c in self.known))
         self._check()
 
     def _check(self) -> None:
-        if self.features is not None and (self.features.ndim != 2 or len(self.features) != len(self.path)):
-            raise InputError(
-                f"The features have the shape {self.features.shape} where path has {len(self.path)} rows; give one "
-                "vector per row."
-            )
+        for name in MATRICES:
+            matrix = getattr(self, name)
+            if matrix is not None and (matrix.ndim != 2 or len(matrix) != len(self.path)):
+                raise InputError(
+                    f"The column {name} has the shape {matrix.shape} where path has {len(self.path)} rows; give one "
+                    "vector per row."
+                )
         if "" in self.known or len(set(self.known)) < len(self.known):
             raise InputError("The names of the known classes must differ from each other and not be empty.")
         if unknown := set(self.label) - set(self.known) - {""}:
@@ -124,8 +131,7 @@ class Table:
         if rows.size == 0:
             rows = rows.astype(np.int64)
         some = {name: values[rows] for name, values in self._columns().items()}
-        if self.features is not None:
-            some["features"] = self.features[rows]
+        some |= {name: getattr(self, name)[rows] for name in MATRICES if getattr(self, name) is not None}
         return replace(self, **(some if path is None else some | {"path": path}))
 
     def with_problems(self, problem: np.ndarray | Sequence[str]) -> Table:
@@ -136,7 +142,8 @@ class Table:
         """Return SHA-256 over what a method sees: paths, labels, known classes and bursts, not truth and problem."""
         path = relative(self.path, self.root)
         bursts = [] if self.group is None else [list(self.group)]
-        seen = json.dumps([path, list(self.label), list(self.known), *bursts])
+        beside = [] if self.side is None else [hashlib.sha256(self.side.tobytes()).hexdigest()]
+        seen = json.dumps([path, list(self.label), list(self.known), *bursts, *beside])
         return hashlib.sha256(seen.encode("ascii")).hexdigest()
 
     def to_frame(self) -> pd.DataFrame:

@@ -71,6 +71,10 @@ class ParamGroup:
     """None: the loop's own, a cosine to a thousandth once an epoch, with the warm-up of training."""
 
 
+Transform = Callable[[Tensor], Tensor]
+"""Of one image; its random numbers are torch's."""
+
+
 @dataclass(frozen=True)
 class Views:
     """The views a stage asks the loop for, in this order in `Batch.features`."""
@@ -83,6 +87,16 @@ class Views:
     """Who shares the strong operations and their magnitudes: the whole batch, each group of rows, nobody."""
     groups: int = 8
     """Number of groups for `share = "group"`."""
+    weak_transform: Transform | None = None
+    """Applied to each weak view (3, S, S) uint8 after crop and flip, on the device: one of torchvision.transforms.v2.
+    A stage with a transform of its own draws fresh views, never those of a token cache."""
+    strong_transform: Transform | None = None
+    """Applied to each strong view in place of RandAugment and Cutout."""
+
+    @property
+    def own(self) -> bool:
+        """Whether views are made by transforms of the method's own."""
+        return bool(self.weak_transform or self.strong_transform)
 
 
 @dataclass(frozen=True)
@@ -101,8 +115,16 @@ class Stage:
     fresh: tuple[str, ...] = ()
     """Prefixes of the parameters that go back to their initial values when the stage begins."""
     views: Views = field(default_factory=Views)
-    sampler: Literal["balanced", "uniform"] = "balanced"
-    """balanced: half of the draws are labelled, with replacement. uniform: every image once an epoch."""
+    sampler: Literal["balanced", "uniform", "labelled", "classes", "pk"] = "balanced"
+    """balanced: half of the draws are labelled, with replacement. uniform: every image once an epoch. Of labelled
+    images alone: labelled, each as often as the others; classes, each known class as often as the others; pk, in each
+    step `per_class` images of each of P classes."""
+    per_class: int = 4
+    """K of pk: images of a class in a step."""
+    batch_size: int | None = None
+    """Images in a step; None: that of training."""
+    by_term: bool = False
+    """Whether each term has a backward pass of its own, whose gradients `Method.combine` joins."""
     needs: Needs = "tokens"
     """What `encode` and `embed` are given in this stage."""
     capturable: bool = True
@@ -112,6 +134,11 @@ class Stage:
     """Parameters with a rate of their own; the others take the stage's."""
     in_turns: bool = False
     """Whether its parts learn in turns, so that no single step reaches all that it trains."""
+
+    @property
+    def cacheable(self) -> bool:
+        """Whether views may come from a token cache."""
+        return self.needs == "tokens" and not self.views.own
 
     @property
     def paced(self) -> bool:
@@ -176,6 +203,8 @@ class Task:
     """Number of images that carry a label."""
     epochs: int = 200
     """Epochs of a stage that does not set its own."""
+    side: int = 0
+    """Numbers in the vector that stands beside each image (`Batch.side`); 0 where there is none."""
 
     @property
     def n_unlabelled(self) -> int:
@@ -198,6 +227,8 @@ class Batch:
     """Uniform numbers in [0, 1), one tensor per entry of `Method.draws`."""
     stage: str = "train"
     """Name of the stage that runs."""
+    side: Tensor | None = None
+    """(B, S) a vector that stands beside each image, such as that of its caption; None where there is none."""
 
 
 @dataclass
@@ -214,6 +245,8 @@ class Images:
     """On the CPU, the same in a resumed run."""
     encode: Callable[[], Tensor]
     """What `features` calls."""
+    side: Tensor | None = None
+    """(n, S) as in Batch."""
 
     @cached_property
     def _encoded(self) -> Tensor:
@@ -349,6 +382,16 @@ class Method(nn.Module):
     def loss(self, batch: Batch, now: Now) -> dict[str, Tensor]:
         """The named terms, weighted: the loop minimises their sum."""
         raise TypeError(f"{type(self).__name__} does not train: it has no stages")
+
+    def combine(self, gradients: dict[str, dict[str, Tensor]]) -> dict[str, Tensor]:
+        """The gradient of each parameter from those of each term, in a stage `by_term`; by default their sum.
+
+        gradients: of each term by name, of each parameter that it reaches by name (`tail.`, `method.`); of the whole
+        batch already.
+        """
+        names = dict.fromkeys(name for term in gradients.values() for name in term)
+        found = {name: [term[name] for term in gradients.values() if name in term] for name in names}
+        return {name: torch.stack(parts).sum(0) for name, parts in found.items()}
 
     def after_step(self) -> None:
         """Called after each optimiser step (moving averages, queues), without gradient."""

@@ -65,6 +65,9 @@ class Experiment:
     """Folder in which the benchmark lies, in its official layout."""
     labels: str | None = None
     """CSV or Parquet file with the labels of the images, where DATASET is a folder of your own."""
+    side: str | None = None
+    """Parquet file with the columns path and vector: what a method of your own reads beside each image, such as the
+    vector of its caption. Paths are absolute, or from the folder of the images."""
     k: Count | Literal["auto"] | None = None
     """Number of categories, known and novel; a benchmark knows its own. auto estimates it."""
     seed: Seed = 0

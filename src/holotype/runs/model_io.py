@@ -81,7 +81,7 @@ class ModelConfig:
             raise InputError(
                 f"{folder} holds no trained model (no {MODEL_CONFIG_FILE}); name a finished run."
             )
-        return MODEL_SCHEMA.make(folder / MODEL_CONFIG_FILE, cls)
+        return MODEL_SCHEMA.make(folder / MODEL_CONFIG_FILE, cls, every=False)
 
 
 class ModelReader(NamedTuple):

@@ -36,7 +36,8 @@ def plot_runs(runs: Sequence[Path | str], out: Path) -> Path:
     found = [load(run) for run in dict.fromkeys(map(str, runs))]
     counts = found[0].confusion if len(found) == 1 else None
     scored = any(run.record.scores.all is not None for run in found)
-    panels = [_draw_losses, *([_draw_curves, _draw_scores] if scored else [])]
+    watched = scored and any("score" in set(run.curves.get("kind", ())) for run in found)
+    panels = [_draw_losses, *([_draw_curves] if watched else []), *([_draw_scores] if scored else [])]
     panels += [_draw_confusion] if counts is not None else []
     figure = Figure(figsize=(5.2 * len(panels), 4.4), layout="constrained")
     for axes, draw in zip(figure.subplots(1, len(panels), squeeze=False)[0], panels, strict=True):
@@ -67,7 +68,7 @@ def _draw_losses(axes: Any, runs: Sequence[RunResult]) -> None:
         for term in terms if len(runs) == 1 else ["loss"]:
             label = term if len(runs) == 1 else f"{_name(run, runs)}, seed {run.record.identity.seed}"
             axes.plot(range(1, len(epochs) + 1), epochs[term], label=label)
-    axes.set(xlabel="epoch", title="Loss")
+    axes.set(xlabel="epoch", title="Loss" if len(runs) > 1 else "Losses and diagnostics")
     if axes.lines:
         axes.legend(fontsize="x-small")
 

@@ -20,6 +20,7 @@ import torch
 
 from holotype.clustering.knn import nearest_neighbours
 from holotype.config.schema import ProtocolConfig
+from holotype.data.arrays import read_side
 from holotype.data.bursts import one_per_burst
 from holotype.data.datasets.registry import BENCHMARKS, Benchmark, load_benchmark
 from holotype.data.decode_stream import DecodedImages
@@ -83,6 +84,8 @@ def load_data(experiment: Experiment) -> RunData:
         if protocol.test_share:
             data.table, rows = hold_out(table, protocol.test_share, protocol.split_seed)
             data.test = hidden(table.take(rows), table.known)
+    if experiment.side is not None:
+        data.table = dataclasses.replace(data.table, side=read_side(Path(experiment.side), data.table))
     check_trainable(data.table)
     if protocol.inductive and not (data.test is not None and len(data.test)):
         raise InputError(f"{experiment.dataset} has no test images to score; set protocol.test_share.")
@@ -125,6 +128,7 @@ def build_method(experiment: Experiment, data: RunData, backbone: Backbone) -> M
         n_images=len(table),
         n_labelled=int(table.labelled.sum()),
         epochs=experiment.train.epochs,
+        side=0 if table.side is None else table.side.shape[1],
     )
     return find_method(experiment.method_name)(experiment.method, task)
 
@@ -162,7 +166,7 @@ def max_views(views: Sequence[Views]) -> Views | None:
 
 def views_of(experiment: Experiment) -> Views | None:
     """Return the most views that a step takes from tokens; None where no stage trains on tokens."""
-    return max_views([stage.views for stage in stages_of(experiment) if stage.needs == "tokens"])
+    return max_views([stage.views for stage in stages_of(experiment) if stage.cacheable])
 
 
 def drop_unusable_cache(experiment: Experiment) -> Experiment:
@@ -223,6 +227,7 @@ def sharing_key(experiment: Experiment) -> tuple[str, str]:
     """Return what is equal for runs that can share everything here; its first part, for those that can share images of
     the same size."""
     data = [experiment.dataset, experiment.root, experiment.labels, experiment.k, experiment.protocol]
+    data += [experiment.side]
     place = [experiment.store, pick_device(experiment.device), experiment.devices, experiment.memory]
     return repr([data, place]), repr([experiment.backbone, experiment.precision, experiment.train.shards])
 

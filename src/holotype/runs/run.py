@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import logging
+import os
 import shutil
 import time
 import uuid
@@ -300,7 +301,8 @@ def train(
         named: The settings without a dot: root, labels, k, seed, out, device, devices, progress, store, cache_views,
             label. `holotype train METHOD DATASET --help` lists all of them, and `holotype.Experiment` holds them.
 
-    A run that is found in the folder `out` is continued, and one that is finished is not trained again.
+    A run that is found in the folder `out` is continued, and one that is finished is not trained again. Default:
+    runs/DATASET-METHOD-PRESET-sSEED.
 
     Raises:
         InputError: With one sentence, for whatever cannot be used.
@@ -313,4 +315,7 @@ def train(
     where = dataset_path(dataset)
     experiment = resolve(method_name(method), where, preset, overrides | named)
     check_dataset(where)
+    if experiment.out is None and not isinstance(dataset, str | os.PathLike):
+        folder = experiment.folder  # the ending of the list says nothing of a data set in memory
+        experiment.out = str(folder.with_name(folder.name.replace(".csv-", "-", 1)))
     return run_experiment(experiment, callbacks=callbacks)

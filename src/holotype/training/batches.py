@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from holotype.config.schema import TrainConfig
-from holotype.data.samplers import SAMPLERS, keyed_generator
+from holotype.data.samplers import LABEL_SAMPLERS, SAMPLERS, keyed_generator
 from holotype.data.table import Table, burst_units, first_frames
 from holotype.errors import InputError
 from holotype.methods.base import Method, Progress, Stage
@@ -52,6 +52,11 @@ class RowIndex:
     unit: np.ndarray | None = None
     """(N,) equal for the frames of one burst; None where there are no bursts (data/bursts.py)."""
 
+    def full_batches(self, batch_size: int) -> int:
+        """Return the steps of an epoch with batches of this size."""
+        n = len(self.usable) if self.unit is None else len(first_frames(self.unit, self.usable.numpy()))
+        return n // batch_size
+
     def drawn(self, generator: Callable[[], torch.Generator]) -> tuple[Tensor, Tensor]:
         """The labelled and the unlabelled rows of an epoch: all of them, or one frame of each burst, drawn blindly."""
         if self.unit is None:
@@ -64,6 +69,8 @@ class RowIndex:
 
 def training_rows(table: Table, config: TrainConfig, stages: Sequence[Stage]) -> RowIndex:
     """Those of a method with these stages; one that only clusters has no batches."""
+    for size in {stage.batch_size for stage in stages} - {None}:
+        index_rows(table, size or 0, config.shards)  # refused where it does not fit
     return index_rows(table, *((config.batch_size, config.shards) if stages else (world_size(), 0)))
 
 
@@ -171,7 +178,7 @@ class StageDraws:
 
     def rows_of(self, number: int) -> Tensor:
         """(steps, B) rows of the table that an epoch sees, on the CPU."""
-        key, steps = (*self.key, number, "rows"), self.rows.steps
+        key, steps = (*self.key, number, "rows"), self.rows.full_batches(self.batch_size)
         own = self.method.rows(self.stage, number, keyed_generator(*key))
         shards = self.rows.shards if self.source.shared else None
         if own is not None:
@@ -181,13 +188,34 @@ class StageDraws:
                     "leave out --train.shards."
                 )
             return check_rows(own, self.rows, type(self.method).__name__)
-        sampler, n = SAMPLERS[self.stage.sampler], steps * self.batch_size
+        n = steps * self.batch_size
         pools = self.rows.drawn(lambda: keyed_generator(*self.key, number, "frames"))
-        if shards:
-            drawn = shards.draw(sampler, pools, n, lambda number: keyed_generator(*key, number))
+        if self.stage.sampler in LABEL_SAMPLERS:
+            drawn = self._by_label(pools[0], n, bool(shards), keyed_generator(*key))
+        elif shards:
+            drawn = shards.draw(
+                SAMPLERS[self.stage.sampler], pools, n, lambda number: keyed_generator(*key, number)
+            )
         else:
-            drawn = sampler(*pools, n, keyed_generator(*key))
+            drawn = SAMPLERS[self.stage.sampler](*pools, n, keyed_generator(*key))
         return drawn.view(steps, -1)
+
+    def _by_label(self, labelled: Tensor, n: int, shared: bool, generator: torch.Generator) -> Tensor:
+        """(n,) labelled rows by the sampler of the stage."""
+        stage, size = self.stage, self.batch_size
+        if shared:
+            raise InputError(
+                f"The sampler {stage.sampler} does not go together with --train.shards; leave it out."
+            )
+        if stage.sampler == "pk" and size % stage.per_class:
+            raise InputError(
+                f"the batch size {size} is no multiple of the {stage.per_class} images of a class in stage "
+                f"{stage.name}; choose another --train.batch-size."
+            )
+        places = LABEL_SAMPLERS[stage.sampler](
+            self.rows.target[labelled], n, size, stage.per_class, generator
+        )
+        return labelled[places]
 
     def draw(self, rows: Tensor, number: int, first: int = 0) -> Iterator[BatchDraw]:
         """The steps of epoch `number` from step `first` on. rows: (steps, B) of the whole epoch."""

@@ -25,7 +25,13 @@ from holotype.training.callbacks import Callback
 from holotype.training.checkpoint import Checkpointer, CheckpointState, Position
 from holotype.training.divergence import Diverged, DivergenceGuard
 from holotype.training.encoder import predict_table
-from holotype.training.optim import build_sgd, logged_rate, reset_parameters, restore_momentum, set_rates
+from holotype.training.optim import (
+    build_optimiser,
+    logged_rate,
+    reset_parameters,
+    restore_state,
+    set_rates,
+)
 from holotype.training.progress import StopRequest, TrainingBar, score_line
 from holotype.training.step import Step, out_of_memory, pays_to_compile
 from holotype.training.views import Key, ViewSources, evaluation_features, table_features
@@ -98,8 +104,10 @@ class Loop:
         self.journal = Checkpointer(folder, identity)
         self.guard = DivergenceGuard(round(config.warmup * config.epochs), config.guard)
         self.rows = training_rows(table, config, self.stages)
+        self.side = None if table.side is None else torch.tensor(table.side)
         self.steps = self.rows.steps
-        self.stage_steps = [self.steps] * len(self.stages)
+        sizes = [stage.batch_size or config.batch_size for stage in self.stages]
+        self.stage_steps = [self.rows.full_batches(size) for size in sizes]
         """Of an epoch of each stage, as far as they are known: a method that draws rows of its own may take others."""
         method.batch_size, method.steps = config.batch_size, self.steps
 
@@ -149,7 +157,9 @@ class Loop:
         self, stage: Stage, tensors: dict[str, Tensor], stop: StopRequest, shared: TrainingBar | None
     ) -> Iterator[None]:
         run = self.current = self._begin_stage(stage, tensors)
-        bar = shared or TrainingBar(self.progress and rank() == 0, stage.name, run.epochs * self.steps)
+        bar = shared or TrainingBar(
+            self.progress and rank() == 0, stage.name, run.epochs * self.stage_steps[self.position.stage]
+        )
         with nullcontext() if shared else bar:
             first = self.position.epoch
             for epoch in range(first, run.epochs):
@@ -162,17 +172,19 @@ class Loop:
         """Build the optimiser with the momentum of a state, or reset what starts anew; the views, batches and step."""
         c, at, epochs, slowed = self.config, self.position, self.epochs(stage), self.guard.slowed
         rates = (self.lr(stage), c.momentum, c.weight_decay, stage.rates, slowed, c.block_rate)
-        optimiser = build_sgd(self.learnable, stage.trains, *rates)
-        restore_momentum(optimiser, self.learnable, tensors)
+        optimiser = build_optimiser(self.learnable, stage.trains, *rates, c.optimiser)
+        restore_state(optimiser, self.learnable, tensors)
         if at.epoch == 0 and at.step == 0 and not at.begun:
             reset_parameters(self.learnable, self.initial, stage.fresh)
         self.source = self.sources.of(stage)
         key = (self.seed, at.stage)
-        batches = StageDraws(stage, self.source, self.method, self.rows, c.batch_size, epochs, key)
-        blocks = len(self.encoder.tail.blocks)
-        compiled = not c.eager and pays_to_compile(stage, epochs * self.steps, blocks, self.device)
-        target = self.rows.target
-        step = Step(stage, self.source, self.method, self.modules, optimiser, target, c.eager, compiled)
+        size = stage.batch_size or c.batch_size
+        self.method.batch_size, self.method.steps = size, self.rows.full_batches(size)
+        batches = StageDraws(stage, self.source, self.method, self.rows, size, epochs, key)
+        blocks, steps = len(self.encoder.tail.blocks), epochs * self.rows.full_batches(size)
+        compiled = not c.eager and pays_to_compile(stage, steps, blocks, self.device)
+        parts = (stage, self.source, self.method, self.modules, optimiser, self.rows.target)
+        step = Step(*parts, c.eager, compiled, clip=c.clip, side=self.side)
         step.resumed = {n.removeprefix("sums."): t for n, t in tensors.items() if n.startswith("sums.")}
         return StageRun(stage, epochs, batches, step)
 
@@ -235,7 +247,8 @@ class Loop:
     def _images(self, rows: Tensor, key: Key, features: Callable[[], Tensor]) -> Images:
         target = self.rows.target
         row, label = rows.to(self.device), target[rows].to(self.device)
-        return Images(row, label, len(target), keyed_generator(*key), features)
+        side = None if self.side is None else self.side[rows].to(self.device, self.encoder.dtype)
+        return Images(row, label, len(target), keyed_generator(*key), features, side)
 
     def _log_epoch(self, run: StageRun, epoch: int, steps: int, bar: TrainingBar) -> None:
         """Write one line of means over the steps; raise Diverged where the loss has left its course."""

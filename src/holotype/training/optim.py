@@ -1,4 +1,4 @@
-"""SGD as the reference code sets it up, with parameter groups and saved momentum."""
+"""SGD as the reference code sets it up, or AdamW, with parameter groups and saved state."""
 
 from __future__ import annotations
 
@@ -14,9 +14,13 @@ from holotype.methods.base import ParamGroup, Progress
 from holotype.methods.schedules import cosine_lr
 
 Parameters = dict[str, nn.Parameter]
+BETA2 = 0.999
+"""Second beta of AdamW."""
+SAVED = {"momentum_buffer": "momentum", "step": "step", "exp_avg": "average", "exp_avg_sq": "square"}
+"""Of an optimiser's state, and what a saved state calls it."""
 
 
-def build_sgd(
+def build_optimiser(
     learnable: Parameters,
     trains: tuple[str, ...],
     lr: float,
@@ -25,13 +29,14 @@ def build_sgd(
     rates: tuple[ParamGroup, ...] = (),
     slowed: float = 1.0,
     block_rate: float = 1.0,
-) -> torch.optim.SGD:
-    """SGD over the parameters whose names begin with one of `trains`; all the others are frozen.
+    kind: str = "sgd",
+) -> torch.optim.Optimizer:
+    """SGD or AdamW over the parameters whose names begin with one of `trains`; all the others are frozen.
 
     Matrices decay; biases and other one-dimensional parameters do not. Momentum starts at zero, which is
-    what SGD does on its first step, but as tensors that exist before it. rates: for parameters with one of their own;
-    slowed: what these are multiplied with, after a restart. block_rate: the rate of a block, as a share of that of the
-    block after it.
+    what SGD does on its first step, but as tensors that exist before it; so does the state of AdamW. rates: for
+    parameters with one of their own; slowed: what these are multiplied with, after a restart. block_rate: the rate of a
+    block, as a share of that of the block after it. kind: sgd or adamw.
     """
     for name, parameter in learnable.items():
         parameter.requires_grad_(name.startswith(trains))
@@ -62,6 +67,13 @@ def build_sgd(
             start = torch.tensor(full, device=device) if on_cuda else full
             facts = {"lr": start, "full": full, "written": None, "rate": rate}
             groups.append({"params": params, "weight_decay": decays, **facts})
+    if kind == "adamw":
+        adam = torch.optim.AdamW(groups, lr=lr, betas=(momentum, BETA2), fused=on_cuda)
+        for parameter in training.values():
+            steps = torch.zeros((), device=device if on_cuda else "cpu")
+            averages = {name: torch.zeros_like(parameter) for name in ("exp_avg", "exp_avg_sq")}
+            adam.state[parameter] = {"step": steps, **averages}
+        return adam
     optimiser = torch.optim.SGD(groups, lr=lr, momentum=momentum, fused=on_cuda)
     if momentum:
         for parameter in training.values():
@@ -104,27 +116,28 @@ def set_rates(optimiser: torch.optim.Optimizer, warmup: float, at: Progress) -> 
             group["lr"] = rate
 
 
-def momentum_of(optimiser: torch.optim.Optimizer) -> list[Tensor]:
-    """The momentum of every parameter that learns; empty without momentum."""
-    return [state["momentum_buffer"] for state in optimiser.state.values() if "momentum_buffer" in state]
+def state_of(optimiser: torch.optim.Optimizer) -> list[Tensor]:
+    """What the optimiser remembers of every parameter that learns; empty for SGD without momentum."""
+    return [state[key] for state in optimiser.state.values() for key in SAVED if key in state]
 
 
-def momentum_tensors(optimiser: torch.optim.Optimizer, learnable: Parameters) -> dict[str, Tensor]:
-    """`momentum.NAME` for every parameter that has some."""
-    found = {}
-    for name, parameter in learnable.items():
-        momentum = optimiser.state.get(parameter, {}).get("momentum_buffer")
-        if momentum is not None:
-            found[f"momentum.{name}"] = momentum
-    return found
+def state_tensors(optimiser: torch.optim.Optimizer, learnable: Parameters) -> dict[str, Tensor]:
+    """`momentum.NAME` for every parameter that has some; of AdamW `step.NAME` and the two averages."""
+    return {
+        f"{prefix}.{name}": state[key]
+        for name, parameter in learnable.items()
+        for key, prefix in SAVED.items()
+        if key in (state := optimiser.state.get(parameter, {}))
+    }
 
 
-def restore_momentum(
+def restore_state(
     optimiser: torch.optim.Optimizer, learnable: Parameters, tensors: dict[str, Tensor]
 ) -> None:
-    for name, parameter in learnable.items():
-        if f"momentum.{name}" in tensors:
-            optimiser.state[parameter]["momentum_buffer"].copy_(tensors[f"momentum.{name}"])
+    """Take over what `state_tensors` gave."""
+    for name, value in state_tensors(optimiser, learnable).items():
+        if name in tensors:
+            value.copy_(tensors[name])
 
 
 def reset_parameters(learnable: Parameters, initial: dict[str, Tensor], prefixes: tuple[str, ...]) -> None:

@@ -16,7 +16,7 @@ from holotype.errors import InputError
 from holotype.methods.base import Batch, Method, Now, Stage
 from holotype.training.batches import BatchDraw
 from holotype.training.cuda_graph import CapturedStep, restored_state
-from holotype.training.optim import momentum_of, momentum_tensors
+from holotype.training.optim import state_of, state_tensors
 from holotype.training.views import ViewSource
 from holotype.utils.distributed import all_gather_rows, sum_gradients, world_size
 from holotype.utils.memory import is_out_of_memory
@@ -43,7 +43,9 @@ def can_capture(device: torch.device) -> bool:
 def pays_to_compile(stage: Stage, steps: int, blocks: int, device: torch.device) -> bool:
     """Whether so many steps of a stage, in which so many blocks learn, are worth the time of compiling them."""
     least = WORTH_COMPILING[min(blocks, max(WORTH_COMPILING))]
-    return can_capture(device) and stage.capturable and stage.needs == "tokens" and steps >= least
+    # a compiled backward pass frees what the next term would need
+    fits = stage.capturable and stage.needs == "tokens" and not stage.by_term
+    return can_capture(device) and fits and steps >= least
 
 
 def out_of_memory(stage: Stage, batch_size: int) -> InputError:
@@ -68,11 +70,18 @@ class Step:
         target: Tensor,
         eager: bool = False,
         compiled: bool = False,
+        *,
+        clip: float = 0.0,
+        side: Tensor | None = None,
     ) -> None:
-        """target: (N,) class of every image, -1 = unlabelled. eager: never captured. compiled: before it is."""
+        """target: (N,) class of every image, -1 = unlabelled. eager: never captured. compiled: before it is. clip:
+        largest norm of the gradients, 0 = any. side: (N, S) a vector for every image.
+        """
+        self.clip = clip
         self.stage, self.source, self.method = stage, source, method
         self.modules, self.optimiser = modules, optimiser
         self.target = target.to(source.encoder.device)
+        self.side = None if side is None else side.to(source.encoder.device, source.encoder.dtype)
         learning = [(n, p) for n, p in modules.named_parameters() if p.requires_grad]
         # the encoder sees the rows of this process, all else the whole batch
         self.local = [p for n, p in learning if n.startswith("tail.")]
@@ -102,10 +111,10 @@ class Step:
         return self.resumed if self.sums is None else dict(zip(self.names, self.sums, strict=True))
 
     def tensors(self) -> dict[str, Tensor]:
-        """All that a state of the run is made of: weights and buffers, momentum, sums."""
-        momentum = momentum_tensors(self.optimiser, dict(self.modules.named_parameters()))
+        """All that a state of the run is made of: weights and buffers, the optimiser's state, sums."""
+        state = state_tensors(self.optimiser, dict(self.modules.named_parameters()))
         sums = {f"sums.{name}": value for name, value in self.named_sums().items()}
-        return {**self.modules.state_dict(), **momentum, **sums}
+        return {**self.modules.state_dict(), **state, **sums}
 
     def means(self, steps: int) -> dict[str, float]:
         """The mean of each loss term over so many steps, by name: a run that is resumed at the end of an epoch has no
@@ -163,7 +172,7 @@ class Step:
         """Every tensor that a step changes, saved with the run or not."""
         sums = [] if self.sums is None else [self.sums]
         weights = [*self.modules.parameters(), *self.modules.buffers()]
-        return [*weights, *momentum_of(self.optimiser), *sums]
+        return [*weights, *state_of(self.optimiser), *sums]
 
     def _learn(self, inputs: dict[str, Tensor]) -> Tensor:
         # looked up outside, so that what is compiled does not depend on the number of images
@@ -172,11 +181,16 @@ class Step:
         self.optimiser.zero_grad(set_to_none=True)
         if not vector.requires_grad:
             raise InputError(f"The loss of {type(self.method).__name__} has no gradient: {NO_GRADIENT}.")
-        vector.sum().backward()
+        if self.stage.by_term:
+            self._combine(terms)
+        else:
+            vector.sum().backward()
+            sum_gradients(self.local, self.common)
         if not self.checked:
             self.checked = True
             self._check_gradients()
-        sum_gradients(self.local, self.common)
+        if self.clip:
+            torch.nn.utils.clip_grad_norm_([*self.local, *self.common], self.clip)
         self.optimiser.step()
         with torch.no_grad():
             self.method.after_step()
@@ -186,6 +200,19 @@ class Step:
             assert self.sums is not None
             self.sums += vector
         return vector
+
+    def _combine(self, terms: dict[str, Tensor]) -> None:
+        """One backward pass for each term, whole over all processes; the method makes one gradient of them."""
+        named = {n: p for n, p in self.modules.named_parameters() if p.requires_grad}
+        gradients: dict[str, dict[str, Tensor]] = {}
+        for term, value in terms.items():
+            self.optimiser.zero_grad(set_to_none=True)
+            value.backward(retain_graph=True)
+            sum_gradients(self.local, self.common)
+            gradients[term] = {n: p.grad for n, p in named.items() if p.grad is not None}
+        combined = self.method.combine(gradients)
+        for name, parameter in named.items():
+            parameter.grad = combined.get(name)
 
     def _check_gradients(self) -> None:
         """Warn of what the stage trains and its first step does not reach."""
@@ -209,4 +236,5 @@ class Step:
     def _batch(self, features: Tensor, inputs: dict[str, Tensor], target: Tensor) -> Batch:
         image, prefix = inputs["image"], "random."
         random = {n.removeprefix(prefix): t for n, t in inputs.items() if n.startswith(prefix)}
-        return Batch(features, target.clamp_min(0), target >= 0, image, random, self.stage.name)
+        side = None if self.side is None else self.side[image]
+        return Batch(features, target.clamp_min(0), target >= 0, image, random, self.stage.name, side)

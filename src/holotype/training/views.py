@@ -91,7 +91,9 @@ class ViewCrops:
     crops: CropParams
     """Of the V b views."""
     recipes: list[Recipe]
-    """One of b rows per strong view."""
+    """One of b rows per strong view; none where a stage has a transform of its own for them."""
+    seeds: Tensor
+    """(V b,) of the transforms of a stage of its own."""
 
 
 class FreshViews(ViewSource):
@@ -114,13 +116,23 @@ class FreshViews(ViewSource):
         place = torch.stack([torch.stack([c.top, c.left, c.flip.long()]) for c in drawn])
         place = place.view(n_views, 3, steps, batch)[..., own]
         cuts = []
+        seeds = self._seeds(rows, n_views if views.own else 0, key)[:, :, own].flatten(1)
         for step in range(steps):
             top, left, flip = place[:, :, step].transpose(0, 1).flatten(1)
             strong = [(*key, "strong", view, step) for view in range(views.weak, n_views)]
+            strong = [] if views.strong_transform else strong
             recipes = [self._recipe(batch, views, each).take(own) for each in strong]
             crops = CropParams(top, left, flip.bool())
-            cuts.append(ViewCrops(rows[step, own].repeat(n_views), crops, recipes))
+            cuts.append(ViewCrops(rows[step, own].repeat(n_views), crops, recipes, seeds[step]))
         return cuts
+
+    def _seeds(self, rows: Tensor, n_views: int, key: Key) -> Tensor:
+        """(T, V, B) of the transforms of a stage of its own."""
+        found = [
+            torch.randint(2**31, rows.shape, generator=keyed_generator(*key, "own", view))
+            for view in range(n_views)
+        ]
+        return torch.stack(found, 1) if found else rows.new_empty(len(rows), 0, rows.shape[1])
 
     def _recipe(self, batch: int, views: Views, key: Key) -> Recipe:
         group = torch.arange(batch) % views.groups if views.share == "group" else None
@@ -133,6 +145,8 @@ class FreshViews(ViewSource):
             parts = strong.chunk(len(request.recipes))
             changed = list(map(apply_recipe, parts, request.recipes))
             images = torch.cat([images[: -len(strong)], *changed])
+        if len(request.seeds):
+            images = transformed(images, request.seeds, self.stage.views)
         return {"inputs": self.encoder.inputs(images, self.stage.needs)}
 
     def views(self, fetched: dict[str, Tensor]) -> Tensor:
@@ -147,6 +161,25 @@ class FreshViews(ViewSource):
         crops = centre_crops(self.store.height[rows], self.store.width[rows], self.store.size)
         images = self.store.crop(rows, crops) if self.on_device else self.cut(rows, crops)
         return images.to(self.encoder.device)
+
+
+def transformed(images: Tensor, seeds: Tensor, views: Views) -> Tensor:
+    """(V b, 3, S, S) uint8 views through the transforms of a stage, each image with random numbers of its own seed, so
+    that they are the same after a stop and for any number of processes."""
+    weak = len(images) // (views.weak + views.strong) * views.weak
+    changed = list(images)
+    with torch.random.fork_rng(devices=[images.device] if images.is_cuda else []):
+        for place, seed in enumerate(seeds.tolist()):
+            if transform := views.weak_transform if place < weak else views.strong_transform:
+                torch.manual_seed(seed)
+                changed[place] = transform(images[place])
+    for image in changed:
+        if image.shape != images.shape[1:] or image.dtype != images.dtype:
+            raise InputError(
+                f"A transform of the views returned {tuple(image.shape)} of {image.dtype}; it must keep "
+                f"{tuple(images.shape[1:])} of {images.dtype}."
+            )
+    return torch.stack(changed)
 
 
 class CachedViews(ViewSource):
@@ -263,7 +296,7 @@ class ViewSources:
     def of(self, stage: Stage) -> ViewSource:
         if isinstance(self.store, VectorStore):
             return VectorViews(self.store, self.encoder, stage)
-        if self.cache is None or stage.needs == "images":
+        if self.cache is None or not stage.cacheable:
             return FreshViews(self.store, self.encoder, stage)
         return CachedViews(self.cache, self.encoder, stage)
 
@@ -274,7 +307,8 @@ class ViewSources:
         """
         plain = "vectors" if isinstance(self.store, VectorStore) else "exact"
         tokens = (cached or self.cache.mode) if self.cache else plain
-        modes = [("images" if s.needs == "images" else tokens, s.length(epochs)) for s in self.stages]
+        kinds = [tokens if s.cacheable else "images" if s.needs == "images" else plain for s in self.stages]
+        modes = [(kind, s.length(epochs)) for kind, s in zip(kinds, self.stages, strict=True)]
         parts = [(mode, sum(n for _, n in same)) for mode, same in groupby(modes, key=itemgetter(0))]
         if len(parts) > 1:
             return ", ".join(f"{mode} {n} epoch{'s' * (n != 1)}" for mode, n in parts)
@@ -283,10 +317,11 @@ class ViewSources:
 
 def check_cacheable(stages: Sequence[Stage], method: str) -> None:
     """Refuse a token cache for a method of which no stage draws from it."""
-    if stages and all(stage.needs == "images" for stage in stages):
+    if stages and not any(stage.cacheable for stage in stages):
         names = " and ".join(stage.name for stage in stages)
         raise InputError(
-            f"{method} cannot use cached views: it takes images, not tokens, in {names}; use --cache-views off."
+            f"{method} cannot use cached views: it takes images, or views of its own, in {names}; use --cache-views "
+            "off."
         )
 
 
