@@ -229,7 +229,7 @@ def test_the_first_level_with_room(store, tmp_path, device, choice, budget, leve
     assert list(tmp_path.iterdir()) == []
     if level != "device":
         assert torch.equal(placed.pixels, store.pixels)
-    with pytest.raises(InputError, match=r"may take 1\.0 kB; raise --memory\.disk_gb"):
+    with pytest.raises(InputError, match=r"may take 1\.0 kB; raise --memory\.disk-gb"):
         place_pixels(store, META, "auto", Budget(0, 0, 1000), tmp_path)
     with pytest.raises(InputError, match="--store gpu is unknown"):
         place_pixels(store, META, "gpu", ROOMY, tmp_path)  # type: ignore[arg-type]
@@ -318,10 +318,10 @@ def test_memory_stays_bounded_while_decoding(tmp_path: Path) -> None:
 def test_a_file_has_its_limit_and_a_full_disk_and_a_forbidden_folder_are_said(tmp_path: Path) -> None:
     paths, each = write_noise(tmp_path, [(32, 32)] * 4), 32 * 32 * 3
     decode(paths, spill=SpillConfig(0, tmp_path / "scratch", disk_bytes=4 * each))
-    with pytest.raises(InputError, match=r"at least 12\.3 kB.* 9\.2 kB; raise --memory\.disk_gb"):
+    with pytest.raises(InputError, match=r"at least 12\.3 kB.* 9\.2 kB; raise --memory\.disk-gb"):
         decode(paths, spill=SpillConfig(0, tmp_path / "scratch", disk_bytes=3 * each))
     (tmp_path / "file").write_text("in the way")
-    with pytest.raises(InputError, match=r"cannot be written to .*--memory\.cache_dir"):
+    with pytest.raises(InputError, match=r"cannot be written to .*--memory\.cache-dir"):
         Scratch(SpillConfig(0, tmp_path / "file" / "below"))
     scratch, content = Scratch(SpillConfig(0, tmp_path)), np.arange(250, dtype=np.uint8)
     real = scratch.file

@@ -179,7 +179,7 @@ def test_without_a_concept_the_loss_is_zero_and_one_line_says_so(caplog):
     blobs = Blobs()
     method = blobs.method(3, least_similarity=1.1)
     (line,) = caplog.messages
-    assert "--method.least_similarity" in line
+    assert "--method.least-similarity" in line
     batch = blobs.batch(method)
     assert batch.features.shape[1] == 24 + 128  # the shape of a step does not depend on what was found
     terms = method.loss(batch, NOW)

@@ -231,7 +231,7 @@ def test_a_state_of_another_run_is_not_gone_on_from(tiny, stopping) -> None:
 
 def test_a_folder_is_claimed_by_a_run_that_can_begin_and_left_alone_while_somebody_works(tiny) -> None:
     with pytest.raises(InputError, match="batch-size"):  # the advice is to lower it, in the same folder
-        run_experiment(tiny(train__batch-size=128))
+        run_experiment(tiny(train__batch_size=128))
     assert not (tiny().folder / "identity.json").exists()
     with lock_folder(tiny().folder), pytest.raises(InputError, match="in use"):
         run_experiment(tiny())

@@ -120,7 +120,7 @@ def test_one_image_a_class(world, name):
 
 def test_one_image_in_a_step_is_too_few_for_uno(world):
     """Its heads take the mean over a batch."""
-    with pytest.raises(InputError, match=r"two images in a step.*--train\.batch_size"):
+    with pytest.raises(InputError, match=r"two images in a step.*--train\.batch-size"):
         world.loop("uno", batch_size=1).fit()
     world.loop("uno", batch_size=2, epochs=1).fit()
 
