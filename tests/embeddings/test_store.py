@@ -343,8 +343,8 @@ def test_of_a_shard_only_images_of_new_content_are_embedded(job, photos, decoded
 
 
 def test_a_shard_tells_how_far_it_is_and_cuts_what_16_bits_cannot_hold(job, network, tmp_path, monkeypatch):
-    job.use(network)
-    encoder, told = job.network(network.digest), []
+    job.use(network, 3)
+    encoder, told = job.network(network.digest, 3), []
     embed_inputs = encoder.embed
     monkeypatch.setattr(encoder, "embed", lambda inputs: embed_inputs(inputs) * 0 + 1e6)
     monkeypatch.setattr(encoder, "chunk", 2)
@@ -352,7 +352,7 @@ def test_a_shard_tells_how_far_it_is_and_cuts_what_16_bits_cannot_hold(job, netw
     assert told == [(2, False), (1, True)]  # the end once the part is there
     assert columns(tmp_path / "s")["feature"][0][0] == 65504
     with pytest.raises(InputError, match="not the same on every machine"):
-        job.network("1" * 64)
+        job.network("1" * 64, 3)
 
 
 @pytest.fixture

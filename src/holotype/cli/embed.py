@@ -50,7 +50,7 @@ def embed_command(options: EmbedOptions) -> int:
         planned = prepare_shards(folder, request, share)
         job = EmbedShard(str(folder.resolve()), config, options.device)
         if options.engine != "ray":
-            job.use(net)
+            job.use(net, planned.own_images)
         tally = EmbedCounts()
         code = run_sharded(planned, job, options, "Embedding images", tally.add)
     echo(f"{tally.n:,} images, {tally.dim} numbers each: {folder}")

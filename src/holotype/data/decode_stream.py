@@ -19,7 +19,7 @@ import signal
 import struct
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from functools import partial
 from queue import SimpleQueue
 from threading import Lock
@@ -128,7 +128,7 @@ def decode_in_order(
     draft: int = DRAFT,
     decoded: DecodedImages | None = None,
     processes: bool | None = None,
-) -> Iterator[Decoded]:
+) -> Generator[Decoded, None, None]:
     """Decode and yield in the order of `paths`, with a bar on the terminal.
 
     workers: threads or processes, by default one a processor. draft: as of decode_one. decoded: images taken from there

@@ -36,11 +36,12 @@ from holotype.data.table import Table
 from holotype.embeddings import shards
 from holotype.errors import InputError
 from holotype.models.backbone import Backbone, load_backbone
+from holotype.training.build_token_cache import trunk_encoder
 from holotype.training.encoder import Encoder
 from holotype.training.progress import StopRequest
 from holotype.utils.atomic import write_text
 from holotype.utils.console import progress_bar
-from holotype.utils.device import Device
+from holotype.utils.device import Device, run_ahead
 from holotype.utils.heartbeat import update_heartbeat
 from holotype.utils.serialization import dump_json, read_parquet_table, write_parquet
 
@@ -204,7 +205,7 @@ def embed_table(
         # what is tried once more comes last, so that the others are encoded in the same batches after a stop
         batches = _in_batches([row for row in missing if names[row] not in tried], each)
         batches += _in_batches([row for row in missing if names[row] in tried], each)
-        encoder = encoder or Encoder(backbone, compute)
+        encoder = encoder or trunk_encoder(backbone, compute, len(missing))
         how = {"draft": manifest.get("draft", 0), "decoded": decoded}
         embed_rows(paths, encoder, backbone.image_size, batches, found, save, progress, **how)
         found.copy_to_duplicates(groups.values(), paths)
@@ -326,19 +327,23 @@ def encode_rows(
     draft: of decode_one. decoded: takes the images in.
     """
     wanted, short = [paths[row] for batch in batches for row in batch], int(size / CROP_FRACTION)
-    stream = decode_in_order(wanted, short, None, progress=False, draft=draft)
-    try:
-        for batch in batches:
-            for first in range(0, len(batch), encoder.chunk):
-                chunk = batch[first : first + encoder.chunk]
-                images = list(islice(stream, len(chunk)))
-                for row, image in zip(chunk, images, strict=True):
-                    if decoded is not None:
-                        decoded.add(paths[row], short, image)
-                fill_shard(found, chunk, images, encoder, size)
-                yield chunk, first + len(chunk) == len(batch)
-    finally:
-        stream.close()  # type: ignore[attr-defined]
+
+    def read() -> Generator[tuple[np.ndarray, bool, list[Decoded]], None, None]:
+        with closing(decode_in_order(wanted, short, None, progress=False, draft=draft)) as stream:
+            for batch in batches:
+                for first in range(0, len(batch), encoder.chunk):
+                    chunk = batch[first : first + encoder.chunk]
+                    images = list(islice(stream, len(chunk)))
+                    for row, image in zip(chunk, images, strict=True):
+                        if decoded is not None:
+                            decoded.add(paths[row], short, image)
+                    yield chunk, first + len(chunk) == len(batch), images
+
+    with closing(read()) as chunks:
+        # a GPU need not wait for the next images while it computes
+        for chunk, ends, images in chunks if encoder.device.type == "cpu" else run_ahead(chunks):
+            fill_shard(found, chunk, images, encoder, size)
+            yield chunk, ends
 
 
 @torch.no_grad()
@@ -413,7 +418,7 @@ class EmbedShard:
             before.move_to(groups, part, broken=True)
         if groups:
             rows = np.array([rows[0] for rows in groups.values()], dtype=np.int64)
-            encoder = self.network(facts["backbone_digest"])
+            encoder = self.network(facts["backbone_digest"], facts["n"])
             stream = encode_rows(
                 paths, encoder, facts["image_size"], [rows], part, draft=facts.get("draft", 0)
             )
@@ -429,19 +434,20 @@ class EmbedShard:
         broken = part.problem[~part.usable]
         return EmbedCounts(len(paths), dim, len(broken), broken[0] if len(broken) else "")
 
-    def network(self, digest: str) -> Encoder:
-        """Return the network of the manifest, loaded once."""
+    def network(self, digest: str, images: int) -> Encoder:
+        """Return the network of the manifest, loaded once. images: of all shards."""
         if (digest, self.device) not in _networks:
             loaded = load_backbone(self.backbone)
             if loaded.digest != digest:
                 raise InputError(f"{self.backbone.name} is not the same on every machine; copy its weights.")
-            self.use(loaded)
+            self.use(loaded, images)
         return _networks[digest, self.device]
 
-    def use(self, backbone: Backbone) -> None:
-        """Take a network that is loaded already."""
+    def use(self, backbone: Backbone, images: int) -> None:
+        """Take a network that is loaded already. images: that it will see."""
         _networks.clear()
-        _networks[backbone.digest, self.device] = Encoder(backbone, Device.on(self.device))
+        network = trunk_encoder(backbone, Device.on(self.device), images)
+        _networks[backbone.digest, self.device] = network
 
 
 class EmbeddingParts:

@@ -37,7 +37,7 @@ from holotype.training.loop import Loop
 from holotype.training.views import FreshViews
 from holotype.utils.atomic import write_bytes
 from holotype.utils.console import progress_bar
-from holotype.utils.device import Device
+from holotype.utils.device import Device, run_ahead
 from holotype.utils.serialization import FileSchema, from_dict, to_dict
 from holotype.utils.text import suggest_path
 
@@ -120,7 +120,9 @@ class TrainedModel:
     def features(self, images: Iterable[ArrayImage], progress: bool = False) -> ModelReader:
         """Return features of the centre crops of paths, PIL images or arrays (data/decode.py)."""
         with TemporaryDirectory(prefix="holotype-", ignore_cleanup_errors=True) as folder:
-            parts = list(self.stream(save_images(images, folder), progress)) or [self._read([])]
+            parts = list(self.stream(save_images(images, folder), progress)) or [
+                self._look_at(self._decode([]))
+            ]
         frozen = [part.frozen for part in parts if part.frozen is not None]
         columns = zip(*(part[:3] for part in parts), strict=True)
         joined = ModelReader(*map(np.concatenate, columns))
@@ -129,8 +131,12 @@ class TrainedModel:
     def stream(self, paths: Sequence[str], progress: bool = False) -> Iterator[ModelReader]:
         """Yield the same in parts of READ_BATCH images, so that any number of images takes the same memory."""
         with progress_bar("Placing images", len(paths), progress) as advance:
-            for first in range(0, len(paths), READ_BATCH):
-                part = self._read(list(paths[first : first + READ_BATCH]))
+            batches = (list(paths[first : first + READ_BATCH]) for first in range(0, len(paths), READ_BATCH))
+            stores = map(self._decode, batches)
+            # a GPU need not wait for the next images while it computes; on a CPU reading takes what computing needs
+            for store in stores if self.compute.device.type == "cpu" else run_ahead(stores):
+                part = self._look_at(store)
+                del store
                 yield part
                 advance(len(part.problem))
 
@@ -143,9 +149,11 @@ class TrainedModel:
         frozen = None if self.opinion is None else vectors
         return ModelReader(np.concatenate(features), problem, note, frozen)
 
-    def _read(self, paths: list[str]) -> ModelReader:
-        store = ImageStore.decode(paths, self.backbone.image_size, progress=False)
-        features = np.full((len(paths), self.backbone.dim), np.nan, dtype=np.float32)
+    def _decode(self, paths: list[str]) -> ImageStore:
+        return ImageStore.decode(paths, self.backbone.image_size, progress=False)
+
+    def _look_at(self, store: ImageStore) -> ModelReader:
+        features = np.full((len(store), self.backbone.dim), np.nan, dtype=np.float32)
         frozen = features.copy() if self.frozen is not None else None
         views, usable = FreshViews(store, self.encoder), (store.height > 0).nonzero().flatten()
         for rows in usable.split(self.encoder.chunk) if len(usable) else ():

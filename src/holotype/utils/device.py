@@ -144,6 +144,20 @@ def _all_cpus() -> int:
     return os.cpu_count() or 1
 
 
+def run_ahead(items: Iterator[T], depth: int = 1) -> Iterator[T]:
+    """Yield what an iterator yields, made in a thread, so many of them before they are asked for."""
+    done = object()
+    with ThreadPoolExecutor(1) as pool:
+        coming = deque([pool.submit(next, items, done) for _ in range(depth + 1)])
+        try:
+            while (item := coming.popleft().result()) is not done:
+                coming.append(pool.submit(next, items, done))
+                yield item  # type: ignore[misc]
+        finally:
+            for future in coming:
+                future.cancel()
+
+
 def thread_map(
     function: Callable[[str], T], items: Sequence[str], title: str, progress: bool, threads: int | None = None
 ) -> Iterator[T]:
