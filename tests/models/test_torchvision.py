@@ -20,6 +20,24 @@ assert cure._library is first
 import torch, torchvision, timm
 torch.ops.torchvision.nms
 """
+LATER = """
+import sys, torch
+from holotype.models.zoo import import_timm
+from holotype.training.optim import build_optimiser
+import_timm()
+parameter = torch.nn.Parameter(torch.ones(2))
+optimiser = build_optimiser({'a': parameter}, ('a',), 0.1, 0.9, 0.0)
+parameter.sum().backward()
+optimiser.step()
+optimiser.zero_grad()
+assert not [name for name in sys.modules if name.startswith('torch._dynamo')]
+import torch._dynamo
+assert torch.compile(lambda x: x + 1, backend='eager')(torch.ones(1)) == 2
+"""
+
+
+def test_the_compiler_is_not_imported_before_it_is_needed() -> None:
+    subprocess.run([sys.executable, "-c", LATER], check=True, timeout=120)
 
 
 def test_the_package_is_light_and_timm_imports_after_the_cure_in_a_fresh_process() -> None:

@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import json
 import re
+import sys
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
@@ -51,6 +53,8 @@ _SCHEMAS = (
 )
 _SYMPTOM = "torchvision::nms does not exist"
 
+COMPILER = "torch._dynamo"
+
 # The schemas vanish with the object that defined them, so it lives as long as the process.
 _library: torch.library.Library | None = None
 
@@ -67,15 +71,49 @@ def patch_torchvision() -> bool:
     """
     global _library
     try:
-        import torchvision
+        _import_torchvision()
     except (RuntimeError, ImportError) as error:
         if _SYMPTOM not in str(error) or _library is not None:
             raise
         _library = torch.library.Library("torchvision", "DEF")
         for schema in _SCHEMAS:
             _library.define(schema)
-        import torchvision  # noqa: F401
+        _import_torchvision()
     return _library is not None
+
+
+def _import_torchvision() -> None:
+    """Let torchvision ask for torch's compiler when it needs it, and not as it is imported: that takes more than a
+    second of every command. Where it asks for more than this one function, it is imported as it would be."""
+    try:
+        with _compiler_later():
+            import torchvision
+    except (ImportError, AttributeError) as error:
+        if COMPILER not in str(error):
+            raise
+        import torchvision  # noqa: F401
+
+
+@contextmanager
+def _compiler_later() -> Iterator[None]:
+    names = (COMPILER, f"{COMPILER}.utils")
+    if COMPILER in sys.modules or "torchvision" in sys.modules:
+        yield
+        return
+
+    def is_compile_supported(device_type: str) -> bool:
+        from torch._dynamo.utils import is_compile_supported as found
+
+        return bool(found(device_type))
+
+    for name in names:
+        sys.modules[name] = ModuleType(name)
+    vars(sys.modules[names[1]])["is_compile_supported"] = is_compile_supported
+    try:
+        yield
+    finally:
+        for name in names:
+            del sys.modules[name]
 
 
 def import_timm() -> ModuleType:
@@ -84,9 +122,21 @@ def import_timm() -> ModuleType:
     with warnings.catch_warnings():
         # tqdm's remark in a notebook without ipywidgets; none of its bars is shown
         warnings.filterwarnings("ignore", message="IProgress not found")
-        import timm
+        with _undecorated():
+            import timm
 
     return timm
+
+
+@contextmanager
+def _undecorated() -> Iterator[None]:
+    """timm keeps the compiler out of one loop, of networks that are not for us, by a decorator that imports it."""
+    before = torch.compiler.disable
+    torch.compiler.disable = lambda fn=None, *_, **__: (lambda own: own) if fn is None else fn
+    try:
+        yield
+    finally:
+        torch.compiler.disable = before
 
 
 def check_name(name: str, *, with_weights: bool) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.optim.sgd import sgd
 
 from holotype.errors import InputError
 from holotype.methods.base import ParamGroup, Progress
@@ -18,6 +19,34 @@ BETA2 = 0.999
 """Second beta of AdamW."""
 SAVED = {"momentum_buffer": "momentum", "step": "step", "exp_avg": "average", "exp_avg_sq": "square"}
 """Of an optimiser's state, and what a saved state calls it."""
+
+
+class LightSGD(torch.optim.SGD):
+    """torch's SGD, without its compiler, which the decorators of its methods import: more than a second of a start."""
+
+    def add_param_group(self, param_group: dict[str, Any]) -> None:
+        self.param_groups.append({**self.defaults, **param_group})
+
+    def zero_grad(self, set_to_none: bool = True) -> None:
+        for group in self.param_groups:
+            for parameter in group["params"]:
+                parameter.grad = None
+
+    @torch.no_grad()
+    def step(self, closure: None = None) -> None:  # type: ignore[override]
+        for group in self.param_groups:
+            params = [parameter for parameter in group["params"] if parameter.grad is not None]
+            buffers = [self.state[parameter].get("momentum_buffer") for parameter in params]
+            sgd(
+                params,
+                [parameter.grad for parameter in params],
+                buffers,
+                has_sparse_grad=False,
+                **{name: group[name] for name in SGD_SETTINGS},
+            )
+
+
+SGD_SETTINGS = ("foreach", "fused", "weight_decay", "momentum", "lr", "dampening", "nesterov", "maximize")
 
 
 def build_optimiser(
@@ -74,7 +103,7 @@ def build_optimiser(
             averages = {name: torch.zeros_like(parameter) for name in ("exp_avg", "exp_avg_sq")}
             adam.state[parameter] = {"step": steps, **averages}
         return adam
-    optimiser = torch.optim.SGD(groups, lr=lr, momentum=momentum, fused=on_cuda)
+    optimiser = LightSGD(groups, lr=lr, momentum=momentum, fused=on_cuda)
     if momentum:
         for parameter in training.values():
             optimiser.state[parameter]["momentum_buffer"] = torch.zeros_like(parameter)
