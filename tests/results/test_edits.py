@@ -102,7 +102,7 @@ def with_format(tmp_path: Path, version: str | None) -> Path:
 
 def test_every_line_carries_the_format_and_without_one_it_is_the_first(tmp_path):
     head, line, _ = edits_csv([rename("Hawk")]).split("\n")
-    assert head == f"{HEAD},digest,format"
+    assert head == f"{HEAD},digest,by,format"
     assert line.endswith(",2")
     for version in (None, "", "1", " 1 ", "2"):
         assert read_edits(with_format(tmp_path, version)) == [rename("Hawk")]

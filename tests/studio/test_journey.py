@@ -15,7 +15,7 @@ from holotype.studio import app
 from holotype.studio.jobs import JobContext
 from holotype.studio.serve import bind
 from studio.conftest import serving
-from studio.window import JOB_MS, SAVED, finished, press
+from studio.window import JOB_MS, SAVED, Window, finished, press
 
 PUBLISHED_HEADS = True  # children read what is trained here
 
@@ -178,6 +178,38 @@ def test_labels_in_doubt_and_groups_of_strangers_are_asked(run: Path, serve, win
     tab.wait_for_selector("#edits-button:text-is('5 edits · saved')")
     edits = [(edit.action, edit.value) for edit in read_log(run)]
     assert sorted(edits) == [("confirm", "new-01"), *[("move", "Odd")] * 4]
+
+
+def say_as(own: Window, person: str, view: str, key: str, word: str = "") -> None:
+    """Correct the first image of a view under a name."""
+    tab = own.tab
+    tab.click("#edits-button")
+    tab.fill("dialog.edits .person input", person)
+    press(tab, "Tab", "Escape")
+    own.view(view)
+    tab.evaluate("() => [...document.querySelectorAll('main .gallery')].at(-1).gallery.focus(0)")
+    press(tab, key)
+    if word:
+        tab.keyboard.type(word)
+        press(tab, "Enter")
+    tab.wait_for_selector(SAVED)
+
+
+def test_what_two_people_say_differently_is_asked(run: Path, serve, window) -> None:
+    server, ann, ben = serve(run), window(), window()
+    for own in (ann, ben):
+        own.open(server.link)
+    file = Path(Discovery.load(run).images["path"].iloc[30]).name
+    say_as(ann, "Ann", f"find/{file}", "m", "new-01")
+    say_as(ben, "Ben", f"find/{file}", "m", "new-02")
+    ann.tab.wait_for_selector("#edits-button:text-is('2 edits · saved')")
+    assert [edit.by for edit in read_log(run)] == ["Ann", "Ben"]
+    ann.view("questions")
+    ann.tab.wait_for_selector("h1:text-is('It is new-02 now, and new-01 to Ann. Should it stay?')")
+    press(ann.tab, "n")
+    ann.tab.wait_for_selector("#edits-button:text-is('3 edits · saved')")
+    assert (read_log(run)[-1].by, read_log(run)[-1].value) == ("Ann", "new-01")
+    assert "Should it stay" not in ann.tab.inner_text("h1")
 
 
 def test_one_answer_serves_images_that_are_nearly_the_same(run: Path, serve, window) -> None:

@@ -171,7 +171,7 @@ function showEdits() {
   return element;
 }
 
-const editWords = (edit) => [h("strong", {}, edit.action), ` ${edit.image ? legible(edit.image.split(/[\\/]/).pop()) : edit.category}`, edit.value ? ` → ${valueWords(edit)}` : ""];
+const editWords = (edit) => [h("strong", {}, edit.action), ` ${edit.image ? legible(edit.image.split(/[\\/]/).pop()) : edit.category}`, edit.value ? ` → ${valueWords(edit)}` : "", edit.by ? ` (${edit.by})` : ""];
 /** The target of an edit as it is called now, where it is a category. */
 const valueWords = (edit) => (edit.action === "rename" ? edit.value : now.find(edit.value)?.name ?? edit.value);
 

@@ -48,8 +48,8 @@ LOG_FORMAT = 2
 READABLE_FORMATS = ("", "1", str(LOG_FORMAT))
 """Files of format 1 have no digests."""
 EDIT_COLUMNS = ("run_id", "time", "action", "image", "category", "value")
-"""That a file must have; it may also have `digest` and `format`."""
-LOG_HEADER = (*EDIT_COLUMNS, "digest", "format")
+"""That a file must have; it may also have `digest`, `by` and `format`."""
+LOG_HEADER = (*EDIT_COLUMNS, "digest", "by", "format")
 SURPLUS = "more cells than columns"
 ACTIONS = ("rename", "merge", "move", "reject", "confirm")
 UNDO = "undo"
@@ -77,6 +77,8 @@ class Edit:
     """The new name, the id of the target, the label, or the time of what is taken back."""
     digest: str = ""
     """Of the content of the image; "" where it is not known, and `image` counts."""
+    by: str = ""
+    """Who made it, as far as somebody has said so."""
 
     @cached_property
     def id(self) -> str:
@@ -131,7 +133,7 @@ def _edit(row: dict[str, str | None], path: Path, line: int) -> Edit:
             f"{path}, line {line}, is of format {version!r}, and this version of Holotype reads format {LOG_FORMAT}; "
             "export the edits from a report that this version has built."
         )
-    edit = Edit(*(unescape_formula(row.get(name) or "") for name in (*EDIT_COLUMNS, "digest")))
+    edit = Edit(*(unescape_formula(row.get(name) or "") for name in (*EDIT_COLUMNS, "digest", "by")))
     if edit.action not in (*ACTIONS, UNDO):
         raise InputError(
             f"{path}, line {line}: there is no action {edit.action!r}; the actions are {', '.join(ACTIONS)}."

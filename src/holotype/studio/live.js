@@ -64,9 +64,14 @@ function keepOutbox() {
   }
 }
 
+const PERSON = "holotype:person";
+/** Who corrects in this browser, "" = nobody has said so; it stands in the log. */
+const person = () => localStorage.getItem(PERSON) ?? "";
+const personField = () => h("label", { class: "person" }, "Your name, for the log ",
+  h("input", { type: "text", maxlength: 60, value: person(), onchange: (event) => localStorage.setItem(PERSON, event.target.value.trim()) }));
 const asItem = (edit) => ({ id: crypto.randomUUID(), run: edit.run_id, time: edit.time, action: edit.action,
-  row: now.rows.get(edit.digest || edit.image)?.[0] ?? null, digest: edit.digest, category: edit.category, value: edit.value });
-const fromServer = ({ run, run_id = run, time, action, category, value, digest, row }) => ({ run_id, time, action,
+  row: now.rows.get(edit.digest || edit.image)?.[0] ?? null, digest: edit.digest, category: edit.category, value: edit.value, by: person() });
+const fromServer = ({ run, run_id = run, time, action, category, value, digest, by = "", row }) => ({ run_id, time, action, by,
   image: row === null || row === undefined ? "" : name(row), category, value, digest });
 
 /** All edits of this round that count, those of the log first. */
@@ -119,8 +124,9 @@ async function send() {
 /** Edits as log and outbox have them; drawn anew only where that is not what the page shows. */
 function follow() {
   const list = standingEdits();
-  if (list.length === edits.length && list.every((edit, at) => keyOf(edit) === keyOf(edits[at]))) return drawState();
-  edits = list;
+  const same = list.length === edits.length && list.every((edit, at) => keyOf(edit) === keyOf(edits[at]));
+  edits = list; // also where they are the same: the log knows who made them
+  if (same) return drawState();
   rebuild();
   show();
   return drawState();
@@ -253,7 +259,7 @@ if (served) {
     arrive: takePlacement,
     store: queueChanges,
     editsLabel,
-    editsLead: () => h("p", { class: "lead" }, served.read_only || `They are in the run folder as soon as they are saved${unsaved() ? `; ${number(unsaved())} are on their way` : ""}. The next round learns from them.`),
+    editsLead: () => h("p", { class: "lead" }, served.read_only || `They are in the run folder as soon as they are saved${unsaved() ? `; ${number(unsaved())} are on their way` : ""}. The next round learns from them.`, personField()),
     views: { start: [data.first ? "Start" : "", () => startView()], rounds: ["Rounds", () => roundsView()], questions: ["Questions", () => questionsView()], check: ["", (id) => checkView(id)], number: ["", () => numberView()] },
     keys: { "in Questions": "y yes, c only the first six, n no, 1 to 9 one of the categories, Enter a name, x skip, u undo" },
     key: (key) => place()[0] === "questions" && questionKey(key),

@@ -192,14 +192,16 @@ class LiveRun:
         if self.page is None:
             raise InputError("The page is not ready yet.")
         run, time, action = str(item["run"]), str(item["time"]), str(item["action"])
-        category, value, digest = (str(item.get(key) or "") for key in ("category", "value", "digest"))
+        category, value, digest, by = (
+            str(item.get(key) or "") for key in ("category", "value", "digest", "by")
+        )
         row = item.get("row")
         if run not in self.page.runs:
             raise InputError(f"It belongs to run {run[:40]!r}, which is not in this folder.")
         if (
             action not in (*ACTIONS, UNDO)
             or not TIME.fullmatch(time)
-            or len(category) + len(value) > MAX_TEXT
+            or len(category) + len(value) + len(by) > MAX_TEXT
         ):
             raise InputError("It is not an edit.")
         if digest and digest not in self._rows and run == self.page.run_id:
@@ -208,10 +210,10 @@ class LiveRun:
             facts = self._places[run][1] if run in self._places else None
             if facts is None or not isinstance(row, int) or not 0 <= row < len(facts.paths):
                 raise InputError("There is no such image in this run.")
-            return Edit(run, time, action, facts.paths[row], category, value, facts.digests[row])
+            return Edit(run, time, action, facts.paths[row], category, value, facts.digests[row], by)
         known = self._rows.get(digest, -1)
         image = self.page.paths[known] if known >= 0 else ""
-        return Edit(run, time, action, image, category, value, digest)
+        return Edit(run, time, action, image, category, value, digest, by)
 
     @property
     def revision(self) -> int:
@@ -220,7 +222,7 @@ class LiveRun:
     def edits_since(self, start: int = 0) -> list[dict[str, Any]]:
         """Return the lines of the log from `start` on, as the page takes them: images by row, no paths."""
         held = set() if self.page is None else set(self.page.held)
-        names = ("run_id", "time", "action", "category", "value", "digest")
+        names = ("run_id", "time", "action", "category", "value", "digest", "by")
         return [
             {name: getattr(edit, name) for name in names} | {"row": self._rows.get(edit.digest or edit.image)}
             for edit in self.log.edits[start:]

@@ -90,8 +90,24 @@ function strangerQuestions() {
   return found;
 }
 
-const makeQuestions = () => [...groupQuestions(), ...pairQuestions(), ...labelQuestions(), ...strangerQuestions(), ...imageQuestions()]
-  .filter(({ key }) => !queue.asked.has(key)).sort((a, b) => b.value - a.value);
+/** What two people say of one image, where that differs: what counts now, and the other. */
+function disagreements() {
+  const said = new Map(); // image -> person -> what they said last: a category, or null = it is in none
+  for (const edit of edits) {
+    const i = edit.image || edit.digest ? now.rows.get(edit.digest || edit.image)?.[0] : undefined;
+    if (i === undefined || !edit.by) continue;
+    if (!said.has(i)) said.set(i, new Map());
+    said.get(i).set(edit.by, edit.action === "reject" ? null : findCategory(edit.value));
+  }
+  return [...said].flatMap(([i, people]) => {
+    const category = now.categories[now.category[i]] ?? null;
+    const found = [...people].find(([, other]) => other && other !== category);
+    return found && people.size > 1 && category ? [{ kind: "people", key: `people ${now.keys[i]}`, category, other: found[1], by: found[0], images: [i], value: Infinity }] : [];
+  });
+}
+
+const makeQuestions = () => [...disagreements(), ...groupQuestions(), ...pairQuestions(), ...labelQuestions(), ...strangerQuestions(), ...imageQuestions()]
+  .filter(({ key }) => !queue.asked.has(key)).sort((a, b) => (a.value === b.value ? 0 : b.value - a.value));
 
 const isOpenQuestion = (question, all) => question && all.some(({ key }) => key === question.key);
 
@@ -108,7 +124,7 @@ function remember(keys) {
 function answered(question, made = [], changed = 0) {
   if (made.length && studio.readOnly()) return toast(studio.readOnly());
   const alike = question.kind === "image" ? live.same.get(question.images[0]) ?? [] : [];
-  remember([...(made.length ? [] : [question.key]), ...alike.map((i) => `image ${now.keys[i]}`)]);
+  remember([...(made.length && question.kind !== "people" ? [] : [question.key]), ...alike.map((i) => `image ${now.keys[i]}`)]);
   queue.changes = [...queue.changes, changed].slice(-10);
   queue.question = null;
   takePlacement(); // everything is drawn anew: nothing jumps
@@ -143,6 +159,7 @@ const YES = {
     answered(question, [...made, ...confirmAs(list, category)], list.length);
   }),
   label: (question) => answered(question, confirmAs(question.images, question.category), 1),
+  people: (question) => answered(question, confirmAs(question.images, question.category), 1),
   strangers: (question) => askName("What are they?", "A name that no category has makes a new one.", "", (word) => moveTo(question, findCategory(word) ?? word)),
 };
 
@@ -156,6 +173,7 @@ const NO = {
   pair: (question) => answered(question),
   image: (question) => pickCategory("What is it?", { about: question.images, without: question.category }, (target) => moveTo(question, target)),
   label: (question) => answered(question, [editOf("confirm", question.images[0], question.other.id)], 1),
+  people: (question) => moveTo(question, question.other),
   strangers: (question) => answered(question),
 };
 
@@ -177,7 +195,7 @@ function questionKey(key) {
   else if (key === "n") NO[question.kind](question);
   else if (key === "c" && question.kind === "group") confirmGroup(question, question.core);
   else if (key === "x") answered(question);
-  else if (key === "Enter" && !document.activeElement.closest(".tile, a, button") && question.kind !== "label") nameIt(question);
+  else if (key === "Enter" && !document.activeElement.closest(".tile, a, button") && question.kind !== "label" && question.kind !== "people") nameIt(question);
   else if (choice) moveTo(question, choice);
   else return false;
   return true;
@@ -188,6 +206,7 @@ function questionKey(key) {
 const ASKED = {
   group: ({ images: list }) => `Are these ${list.length} one thing?`,
   pair: ({ category, other }) => (other.kind === "known" ? `May ${category.name} be part of ${other.name}?` : `Is ${category.name} the same as ${other.name}?`),
+  people: ({ category, other, by }) => `It is ${category.name} now, and ${other.name} to ${by}. Should it stay?`,
   strangers: ({ images: list }) => `Are these ${list.length} something else?`,
   image: ({ category }) => `Is this ${category.name}?`,
   label: ({ category, other }) => `It is labelled ${category.name}, and looks like ${other.name}. Is the label right?`,
@@ -212,7 +231,7 @@ function questionsView() {
   const count = h("p", { class: "soft", role: "status" }, left ? plural(left, "question") : "No questions",
     ` left. ${queue.changes.length ? `The last ${plural(queue.changes.length, "answer has", "answers have")} changed ${plural(changed, "image")}.` : ""}`);
   if (!question) return [h("h1", {}, "Nothing left to ask"), count, h("p", {}, h("a", { href: "#rounds" }, "Train another round"), " to learn from your answers.")];
-  const beside = { group: [], pair: [question.other], image: [question.category], label: [question.category, question.other], strangers: [question.category] }[question.kind];
+  const beside = { group: [], pair: [question.other], image: [question.category], label: [question.category, question.other], people: [question.category, question.other], strangers: [question.category] }[question.kind];
   return [h("h1", {}, ASKED[question.kind](question)), count,
     h("div", { class: "question" }, question.images.length > 1 ? galleryOf(question.images, { title: ASKED[question.kind](question), id: "question" }).element : onePicture(question.images[0]),
       beside.map((category) => examples(category, question.images))),
@@ -221,6 +240,6 @@ function questionsView() {
       question.kind === "group" ? button("c", `Only the first ${question.core.length}`, () => confirmGroup(question, question.core)) : null,
       button("n", question.kind === "image" ? "No: it is…" : "No", () => NO[question.kind](question)),
       queue.candidates.map((category, at) => button(at + 1, category.name, () => moveTo(question, category))),
-      question.kind === "label" ? null : button("Enter", "Type a name", () => nameIt(question)),
+      question.kind === "label" || question.kind === "people" ? null : button("Enter", "Type a name", () => nameIt(question)),
       button("x", "Skip", () => answered(question)), button("u", "Undo", undo, "quiet"))];
 }
