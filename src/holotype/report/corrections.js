@@ -3,7 +3,7 @@
 
 const MOST_EXEMPLARS = 12;
 const UNNAMED = /^new-[0-9]+$/;
-const COLUMNS = ["run_id", "time", "action", "image", "category", "value", "digest"];
+const COLUMNS = ["run_id", "time", "action", "image", "category", "value", "digest", "by"];
 
 /** What an edit says, whatever the round: of an image by its content, wherever its file lies. */
 const saidOf = (edit) => [edit.time, edit.action, edit.digest || edit.image, edit.category, edit.value].join("\u001f");

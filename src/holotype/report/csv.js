@@ -2,7 +2,7 @@
 
 const EDITS_FORMAT = "2"; // stands in the last column
 const READABLE_FORMATS = ["", "1", EDITS_FORMAT]; // files of format 1 have no digests
-const REQUIRED = COLUMNS.filter((column) => column !== "digest");
+const REQUIRED = COLUMNS.filter((column) => !["digest", "by"].includes(column));
 const RISKY = /^[=+\-@\t\r']/;
 
 /** A cell that no spreadsheet takes for a formula, and its inverse. */
@@ -11,7 +11,7 @@ const bare = (cell) => (cell[0] === "'" && RISKY.test(cell.slice(1)) ? cell.slic
 const quoted = (cell) => (/[",\r\n]/.test(cell) ? `"${cell.replaceAll('"', '""')}"` : cell);
 
 const toCsv = (list) =>
-  [[...COLUMNS, "format"], ...list.map((edit) => [...COLUMNS.map((column) => guarded(edit[column])), EDITS_FORMAT])]
+  [[...COLUMNS, "format"], ...list.map((edit) => [...COLUMNS.map((column) => guarded(edit[column] ?? "")), EDITS_FORMAT])]
     .map((cells) => cells.map(quoted).join(",") + "\n").join("");
 
 /** Rows of cells. A field in quotes may hold separators, quotes twice, and line ends. */

@@ -6,7 +6,7 @@ let putOff = false;
 function readStore(run) {
   try {
     const list = JSON.parse(localStorage.getItem(storeOf(run)) || "[]");
-    const whole = (edit) => COLUMNS.every((column) => typeof edit[column] === "string");
+    const whole = (edit) => [...REQUIRED, "digest"].every((column) => typeof edit[column] === "string");
     return Array.isArray(list) ? list.map((edit) => ({ digest: "", ...edit })).filter(whole) : [];
   } catch {
     return [];
