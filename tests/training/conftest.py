@@ -68,11 +68,11 @@ def whole_network() -> torch.nn.Module:
         return timm.create_model("vit_tiny_patch16_224", **sizes).eval()
 
 
-def tiny_backbone(train_blocks: int = 1) -> Backbone:
+def tiny_backbone(train_blocks: int = 1, patches: bool = False) -> Backbone:
     """The same in two parts."""
     from holotype.models.tail import split_backbone
 
-    trunk, tail = split_backbone(whole_network(), train_blocks)
+    trunk, tail = split_backbone(whole_network(), train_blocks, patches)
     return Backbone(trunk, tail, 32, 32, (0.5,) * 3, (0.5,) * 3, "tiny", "0" * 64, "")
 
 
@@ -81,19 +81,29 @@ class World:
     table: Table
     store: ImageStore
 
-    def cache(self, folder: Path, views: str = "4+2", compute=None, shards=0):
+    def cache(self, folder: Path, views: str = "4+2", compute=None, shards=0, patches=False):
         """A token cache of every image, for the tiny backbone."""
         compute = compute or Device.on("cpu", "fp32")
         rows, memory = torch.arange(len(self.table)), MemoryConfig(cache_dir=str(folder))
         needs = Views(weak=2, strong=1)
-        parts = (CacheViews.parse(views), needs, self.store, tiny_backbone(), compute, rows, memory)
+        parts = (
+            CacheViews.parse(views),
+            needs,
+            self.store,
+            tiny_backbone(patches=patches),
+            compute,
+            rows,
+            memory,
+        )
         return open_cache(*parts, shards=shards)
 
     def loop(self, method="simgcd", *, k=4, seed=0, table=None, compute=None, settings=None, **given):
         """out, cache: those of Loop; blocks: that are trained; the rest of `given` is the configuration of training."""
         more = {"folder": given.pop("out", None), "cache": given.pop("cache", None), "seed": seed}
         torch.manual_seed(seed)
-        backbone, table = tiny_backbone(given.pop("blocks", 1)), table or self.table
+        blocks, table = given.pop("blocks", 1), table or self.table
+        kind = find_method(method) if isinstance(method, str) else method
+        backbone = tiny_backbone(blocks, patches=kind.patches)
         defaults = {"epochs": 2, "batch_size": 16, "lr": 0.05, "save_seconds": 1e9, "precision": "fp32"}
         train, compute = TrainConfig(**{**defaults, **given}), compute or Device.on("cpu", "fp32")
         task = Task(len(table.known), k, 32, len(table), int(table.labelled.sum()), train.epochs)

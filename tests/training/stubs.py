@@ -285,6 +285,24 @@ class ReadsBeside(Classifies):
         return terms
 
 
+class ReadsPatches(Classifies):
+    """Pulls the patches of two views together, each to its nearest one, beside the classifier of CLS."""
+
+    patches = True
+
+    def encode(self, stage, inputs, now):
+        return self.encoder.tokens(inputs.flatten(0, 1)).unflatten(0, inputs.shape[:2])  # (V, b, N, D)
+
+    def loss(self, batch, now):
+        cls, parts = (
+            batch.features[:, :, 0],
+            F.normalize(batch.features[:, :, self.encoder.n_prefix :], dim=-1),
+        )
+        nearest = (parts[0] @ parts[1].mT).amax(-1)
+        terms = {"cls": self.cross_entropy(batch, cls), "con": info_nce(cls)}
+        return {**terms, "parts": (1 - nearest).mean()}
+
+
 STUBS = {
     "two stages": TwoStages,
     "images": OwnEncoder,
@@ -297,6 +315,7 @@ STUBS = {
     "own views": ViewsOfItsOwn,
     "by term": TermByTerm,
     "beside": ReadsBeside,
+    "patches": ReadsPatches,
 }
 LEARNING = [name for name in METHODS if stages_of(default_experiment(name, "images"))]
 """Methods of the package that train; the others only cluster."""

@@ -15,10 +15,13 @@ import torch
 from holotype.data.arrays import read_side
 from holotype.data.samplers import class_rows, keyed_generator, labelled_rows, pk_rows
 from holotype.errors import InputError
-from holotype.methods import Stage, Views
+from holotype.methods import Stage, Views, method_name
+from holotype.runs.run import run_experiment
+from holotype.runs.run_result import load
+from tests.runs.conftest import tiny as tiny
 
-from .conftest import assert_equal_weights, stop_and_resume, weights
-from .stubs import STUBS, TRAINED, Classifies, ReadsBeside, TermByTerm, ViewsOfItsOwn
+from .conftest import assert_equal_weights, stop_and_resume, tiny_backbone, weights, whole_network
+from .stubs import STUBS, TRAINED, Classifies, ReadsBeside, ReadsPatches, TermByTerm, ViewsOfItsOwn
 
 LABEL = torch.tensor([0] * 30 + [1] * 6 + [2] * 3)
 
@@ -161,3 +164,28 @@ def test_vectors_beside_the_images_reach_batch_and_images(world, tmp_path):
         read_side(tmp_path / "short.parquet", table)
     with pytest.raises(InputError, match="is no Parquet file with a path"):
         read_side(tmp_path / "absent.parquet", table)
+
+
+def test_patches_are_those_of_the_whole_network_also_from_a_cache(world, tmp_path):
+    images = torch.randn(3, 3, 32, 32)
+    whole, split, rows = whole_network(), tiny_backbone(patches=True), tiny_backbone()
+    tokens = split.trunk(images)
+    for inputs in (tokens, split.tail.prepare(tokens)):
+        torch.testing.assert_close(split.tail.tokens(inputs), whole.forward_features(images))
+    torch.testing.assert_close(split.tail(tokens), rows.tail(rows.trunk(images)))
+    assert split.tail.n_prefix == 1
+    with pytest.raises(InputError, match="patches = True"):
+        rows.tail.tokens(tokens)
+    loop = world.loop(ReadsPatches, cache=world.cache(tmp_path, patches=True))
+    loop.fit()
+    assert loop.mode == "cached 4+2"
+
+
+def test_a_run_that_reads_patches_is_loaded_as_it_was_trained(tiny, monkeypatch):
+    name = method_name(ReadsPatches)
+    record = run_experiment(tiny(name, cache_views="4+2"))
+    run = load(tiny(name).folder)
+    free = (run.images.label == "").to_numpy()
+    ids = np.array(run.model.ids, dtype=object)
+    assert list(ids[run.logits.argmax(1)][free]) == list(run.images.category_id[free])
+    assert record.made.mode == "cached 4+0"

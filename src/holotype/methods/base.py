@@ -287,6 +287,9 @@ class Method(nn.Module):
     another run."""
     scores_early: ClassVar[bool] = True
     """Whether `predict` means something before `finish`; False for a method that clusters at the end."""
+    patches: ClassVar[bool] = False
+    """Whether `build_encoder` is given a tail whose `tokens(inputs)` gives all tokens (n, N, D), those of the patches
+    from `n_prefix` on; it computes the last blocks in full."""
     presets: ClassVar[dict[str, dict[str, Any]]] = {"default": {}}
     """Named settings, as dotted keys of the config, or as `train.*`; `default` is always there."""
     recipes: ClassVar[dict[str, dict[str, Any]]] = {}

@@ -115,10 +115,11 @@ class Backbone:
     """Of the weights, as whoever published them names it; unknown where nobody does."""
 
 
-def load_backbone(config: BackboneConfig, *, fetch: bool = True) -> Backbone:
+def load_backbone(config: BackboneConfig, *, fetch: bool = True, patches: bool = False) -> Backbone:
     """Build the network that `config` names, with its weights, in float32 on the CPU.
 
     fetch: without it, weights of the hub are left out, so that the network has the shape and the speed alone.
+    patches: whether its tail gives the tokens of patches.
     """
     if (dim := vector_dim(config.name)) is not None:
         return _stand_in(config.name, dim)
@@ -133,7 +134,7 @@ def load_backbone(config: BackboneConfig, *, fetch: bool = True) -> Backbone:
     digest = origin.digest or state_digest(model.state_dict())
     dim = int(model.num_features)
     set_pool(model, pool)
-    trunk, tail = split_backbone(model, config.train_blocks)
+    trunk, tail = split_backbone(model, config.train_blocks, patches)
     usual = [getattr(origin, key) or as_rgb(key, outline.pretrained_cfg[key]) for key in ("mean", "std")]
     mean, std = mean or usual[0], std or usual[1]
     changes: dict[str, Any] = {"pool": pool} if pool else {}

@@ -40,8 +40,10 @@ ALIGNED = 8
 """Numbers of 16 bits in the 16 bytes that a GPU reads at once."""
 
 
-def split_backbone(model: Model, train_blocks: int) -> tuple[nn.Module, WholeTail]:
+def split_backbone(model: Model, train_blocks: int, patches: bool = False) -> tuple[nn.Module, WholeTail]:
     """Take a model apart: trunk(images) -> tokens, tail(tokens) -> features, tail(trunk(x)) = model(x).
+
+    patches: whether `tail.tokens` is to give those of the patches, which takes the blocks in full.
 
     The trunk is the model itself, shortened, in evaluation mode and frozen; the tail owns the last
     `train_blocks` blocks, which alone require gradients, and the frozen norm and pool.
@@ -50,7 +52,7 @@ def split_backbone(model: Model, train_blocks: int) -> tuple[nn.Module, WholeTai
     check_blocks(train_blocks, depth, type(model).__name__)
     model.requires_grad_(False).eval()
     first = depth - train_blocks
-    tail = build_tail(model, first)
+    tail = WholeTail(model, first) if patches else build_tail(model, first)
     tail.blocks.requires_grad_(True)
     model.blocks = model.blocks[:first]
     model.norm, model.fc_norm, model.attn_pool = nn.Identity(), nn.Identity(), None
@@ -142,7 +144,7 @@ class WholeTail(nn.Module):
 
         blocks = dict(enumerate(model.blocks))
         self.blocks = nn.ModuleDict({str(i): block for i, block in blocks.items() if i >= first})
-        self.width = int(model.embed_dim)
+        self.width, self.n_prefix = int(model.embed_dim), int(model.num_prefix_tokens)
         self.norm = model.norm
         self.attn_pool = model.attn_pool
         self.fc_norm = model.fc_norm
@@ -205,10 +207,27 @@ class WholeTail(nn.Module):
 
     def from_tokens(self, tokens: Tensor) -> Tensor:
         """The features (B, D) of the trunk's output."""
-        x = tokens
+        return self.pool_tokens(self.through_blocks(tokens))
+
+    def through_blocks(self, x: Tensor) -> Tensor:
+        """(B, N, D) tokens after the last norm."""
         for i, block in enumerate(self.trained()):
             x = self.run(i, block, x)
-        return self.fc_norm(self.pooled(self.norm(x)))
+        normed: Tensor = self.norm(x)
+        return normed
+
+    def tokens(self, x: Tensor) -> Tensor:
+        """(B, N, D) tokens after the last norm, of the inputs of a stage on tokens or of trunk(images): `n_prefix`
+        tokens such as CLS, then the patches. `pool_tokens` makes the features of them."""
+        if isinstance(self, RowTail):
+            raise InputError(
+                "This tail computes the CLS row alone; a method that reads patches sets patches = True."
+            )
+        return self.through_blocks(x if self._is_tokens(x) else x.unflatten(1, (-1, self.width)))
+
+    def pool_tokens(self, x: Tensor) -> Tensor:
+        """The features (B, D) of what `tokens` returned."""
+        return self.fc_norm(self.pooled(x))
 
     def pooled(self, x: Tensor) -> Tensor:
         """The feature of the tokens after the last norm. (B, N, D) -> (B, D)."""

@@ -259,7 +259,7 @@ def load_model(folder: Path | str, device: str = "auto") -> TrainedModel:
         opinion = _from_tensors("opinion", LinearHead, tensors) if "opinion.slope" in tensors else None
         with torch.random.fork_rng(devices=[]):  # fresh heads are drawn, and overwritten at once
             method = method_class(settings, sheet.task)
-            backbone = _find_backbone(folder, sheet.backbone, sheet.digest)
+            backbone = _find_backbone(folder, sheet.backbone, sheet.digest, method_class.patches)
             frozen = None
             if opinion:  # a tail of its own, before that of the run gets the trained weights
                 tail = copy.deepcopy(backbone.tail).requires_grad_(False).eval()
@@ -286,13 +286,13 @@ def _from_tensors(name: str, kind: Any, tensors: dict[str, Tensor]) -> Any:
     return kind(**{field.name: tensors[f"{name}.{field.name}"].numpy() for field in fields})
 
 
-def _find_backbone(folder: Path, config: BackboneConfig, digest: str) -> Backbone:
+def _find_backbone(folder: Path, config: BackboneConfig, digest: str, patches: bool) -> Backbone:
     file, beside = Path(config.name), folder / Path(config.name).name
     if file.is_absolute() and not file.exists():  # the model was carried to another machine
         if not beside.is_file():
             raise InputError(f"There is no backbone file {file}; put it back, or a copy of it into {folder}.")
         config = dataclasses.replace(config, name=str(beside))
-    backbone = load_backbone(config)
+    backbone = load_backbone(config, patches=patches)
     if backbone.digest != digest:
         what = f"The backbone {config.name} is not the one that the model in {folder} was trained on"
         raise InputError(f"{what}; put the old file back, or make the run again in another folder.")

@@ -229,7 +229,13 @@ def sharing_key(experiment: Experiment) -> tuple[str, str]:
     data = [experiment.dataset, experiment.root, experiment.labels, experiment.k, experiment.protocol]
     data += [experiment.side]
     place = [experiment.store, pick_device(experiment.device), experiment.devices, experiment.memory]
-    return repr([data, place]), repr([experiment.backbone, experiment.precision, experiment.train.shards])
+    network = [experiment.backbone, experiment.precision, experiment.train.shards, reads_patches(experiment)]
+    return repr([data, place]), repr(network)
+
+
+def reads_patches(experiment: Experiment) -> bool:
+    """Return whether the tail must give the tokens of patches."""
+    return find_method(experiment.method_name).patches
 
 
 class RunResources:
@@ -242,7 +248,9 @@ class RunResources:
         self.decoded, self.by_content = shelf.decoded, shelf.by_content
         self.key = sharing_key(experiment)
         self.data = shelf.data or load_data(experiment)
-        self.backbone = shelf.backbone or load_backbone(experiment.backbone)
+        self.backbone = shelf.backbone or load_backbone(
+            experiment.backbone, patches=reads_patches(experiment)
+        )
         self.decode_seconds = 0.0
         self.placed = ""
         """The line that says where the images lie."""
