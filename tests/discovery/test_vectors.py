@@ -80,6 +80,49 @@ def test_the_whole_way(songs, holotype) -> None:
     assert placed.fits.mean() > 0.5
 
 
+def test_new_kinds_open_categories_that_the_next_round_proposes(songs, holotype) -> None:
+    """The run knows owl, jay and tit; wrens come later."""
+    rows = pq.read_table(songs).to_pandas()
+    old, wrens = rows[rows.truth != "wren"], rows[rows.truth == "wren"]
+    old.to_parquet("old.parquet")
+    pd.concat([wrens[:9], old[::10]]).to_parquet("new.parquet")
+    wrens[9:].to_parquet("more.parquet")
+    words = (
+        "--steps",
+        "20",
+        "--seeds",
+        "1",
+        "--no-progress",
+        "--device",
+        "cpu",
+        "--method",
+        "kmeans",
+        "--out",
+        "run",
+    )
+    assert holotype("discover", "--features", "old.parquet", "--k", "3", *words).code == 0
+    said = holotype("assign", "run", "new.parquet", "--open")
+    assert said.code == 0, said.err
+    placed = pd.read_csv("run/assigned/new.csv", keep_default_na=False)
+    kinds = [path.rpartition("#")[2].partition("-")[0] for path in placed.path]
+    assert [kind == "wren" for kind in kinds] == (placed.category == "open-01").tolist()
+    assert "9 in 1 provisional category" in said.out
+    assert holotype("assign", "run", "more.parquet", "--open").code == 0
+    assert set(pd.read_csv("run/assigned/more.csv").category) == {"open-01"}
+    assert holotype("assign", "run", "new.parquet", "--open", "--overwrite").code == 0  # nothing counts twice
+    assert pq.read_table("run/open.parquet").num_rows == EACH
+    again = holotype("discover", "--features", songs, "--k", "4", *words)
+    assert "open-01, which assign had opened, may be new-" in again.out + again.err
+    found = Discovery.load(Path("run"))
+    (wren,) = {
+        one for path, one in zip(found.images.path, found.images.category_id, strict=True) if "#wren" in path
+    }
+    assert found.category(wren).suggested == "open-01"
+    assert holotype("report", "run").code == 0
+    assert Discovery.load(Path("run")).category(wren).suggested == "open-01"
+    assert holotype("assign", "run", "more.parquet", "--open", "--slice", "8").code == 2
+
+
 def test_a_round_goes_on_where_only_the_file_has_moved(songs, holotype) -> None:
     words = (*QUICK, "--method", "kmeans", "--out", "run")
     assert holotype("discover", "--features", songs, *words).code == 0

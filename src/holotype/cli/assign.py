@@ -26,7 +26,7 @@ def assign_command(options: AssignOptions) -> int:
     if sliced or (options.out is not None and _is_folder(options.out)):
         return _assign_slices(options, share)
     names = ("out", "copy_to", "overwrite", "device", "progress")
-    how = {name: getattr(options, name) for name in names} | options.box_options
+    how = {name: getattr(options, name) for name in names} | options.box_options | {"open_new": options.open}
     echo(assign_summary(assign.assign_images(options.run, options.images, **how)))
     if options.copy_to:
         echo(f"Folders of links, one per category: {options.copy_to}")
@@ -39,7 +39,8 @@ def _is_folder(out: Path) -> bool:
 
 def _assign_slices(options: AssignOptions, share: tuple[int, int] | None) -> int:
     """Write the answer as a folder of parts."""
-    for flag, value in (("--copy-to", options.copy_to), ("--overwrite", options.overwrite)):
+    given = (("--copy-to", options.copy_to), ("--overwrite", options.overwrite), ("--open", options.open))
+    for flag, value in given:
         if value:
             raise InputError(f"{flag} goes with one file of answers; leave it out, or the flags of slices.")
     folder = options.out or options.run / assign.ASSIGNED / assign.source_stem(options.images)
@@ -65,6 +66,14 @@ def assign_summary(assigned: assign.AssignResult) -> str:
     lines += [f"  {n:>7,}  {name or 'no category (rejected)'}" for name, n in common]
     if len(assigned.categories) > SHOWN:
         lines.append(f"  and {len(assigned.categories) - SHOWN} smaller categories")
+    if opened := assigned.kinds["open"]:
+        n = len([name for name in assigned.categories if name.startswith("open-")])
+        lines.append(
+            f"{opened:,} in {plural(n, 'provisional category', 'provisional categories')}; add the images to the "
+            "collection, and the next round of discover proposes them."
+        )
+    if assigned.waiting:
+        lines.append(f"{assigned.waiting:,} more fit no category, and are too few to open one yet.")
     if assigned.unfit:
         lines.append(f"{assigned.unfit:,} fit nothing well (fits = False in the table); look at these first.")
     if assigned.unread:

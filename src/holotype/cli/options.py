@@ -184,6 +184,11 @@ class ReportOptions(CodeOptions, RunningOptions):
     """Folder of a finished run."""
     edits: File | None = None
     """edits.csv of the report, or what Label Studio (.json) or CVAT (.xml) exported."""
+    names: File | None = None
+    """Propose names for new categories: a file with a word on each line. Needs the extra names:
+    pip install 'holotype[names]'."""
+    tower: Name = "hf-hub:laion/CLIP-ViT-B-32-laion2B-s34B-b79K"
+    """With --names: a network with a text tower, as open_clip names it, or a folder with open_clip_config.json."""
     zip: File | None = None
     """Also write the report and its tables into one zip to mail, without paths of this computer."""
     with_paths: bool = False
@@ -238,6 +243,8 @@ class AssignOptions(BoxOptions, ShardOptions, CodeOptions):
     folder of Parquet parts, which a rerun continues."""
     copy_to: Dir | None = None
     """Also write a new folder with a folder of links per category."""
+    open: bool = False
+    """Let images that are in no category open provisional ones (open-01, ...), which the next round proposes."""
     overwrite: bool = False
     """Replace the file --out if it exists, and a folder --copy-to that Holotype wrote."""
 

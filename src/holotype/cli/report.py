@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -10,16 +11,23 @@ from holotype.cli.options import ReportOptions
 from holotype.discovery.constraints import is_all_labelled
 from holotype.discovery.plan import pending_edits
 from holotype.discovery.rounds import apply_log, count_edits, identify_images, next_constraints
+from holotype.errors import InputError
 from holotype.export.zip import MAIL_FOLDER, ZipResult, write_zip
 from holotype.report import build_report
+from holotype.report.page_data import locate_image
 from holotype.report.projection import add_projection
 from holotype.results.annotated import read_corrections
 from holotype.results.discovery import Discovery
 from holotype.results.edits import EDIT_LOG, AppliedEdits, Edit, append_edits
+from holotype.results.names import NameProposals, rank_words, read_words, save_names
 from holotype.results.review_queue import QUEUE_FILE, write_queue
 from holotype.utils.atomic import clean_partial_tree, refuse_existing, refuse_links
+from holotype.utils.device import pick_device
 from holotype.utils.locks import lock_folder
 from holotype.utils.text import format_bytes, plural
+
+TOWER_SIDE = 512
+"""Longer side of the images that are shown to a network with a text tower."""
 
 
 def report_command(options: ReportOptions) -> None:
@@ -37,6 +45,8 @@ def report_command(options: ReportOptions) -> None:
             kept = f"{count_edits(folder, edits)}; all are kept in {folder / EDIT_LOG}"
             new = append_edits(folder, edits)
             echo(f"{options.edits}: {kept if edits else 'there is no edit in it'}.")
+        if options.names:
+            echo(propose_names(folder, options.names, options.tower, options.device))
         outcome = apply_log(folder)
         if options.edits or outcome.discovery.facts.edits.applied:
             echo(applied_text(outcome, new, found.facts.edits.applied))
@@ -48,6 +58,39 @@ def report_command(options: ReportOptions) -> None:
         echo(f"Report: {page}")
         if options.zip:
             echo(zip_text(write_zip(folder, options.zip, overwrite=options.overwrite), options.zip))
+
+
+def propose_names(folder: Path, words: Path, tower: str, device: str) -> str:
+    """Write proposals for the new categories of a run; return them in lines."""
+    from holotype.data.decode import ImageProblem, read_resized
+    from holotype.models.text_tower import TextTower
+
+    listed, found = read_words(words), Discovery.load(folder)
+    new = [category for category in found.categories if category.kind == "novel"]
+    if not new:
+        raise InputError(f"{folder} has no new category to name.")
+    network, images = TextTower(tower, pick_device(device)), {}
+    for category in new:
+        pictures = []
+        for path in category.exemplars:
+            with contextlib.suppress(ImageProblem):
+                pictures.append(
+                    read_resized(locate_image(path, found.facts.root), TOWER_SIDE, about=TOWER_SIDE)
+                )
+        if pictures:
+            images[category.id] = network.encode_images(pictures)
+    if not images:
+        raise InputError(
+            f"No image of the new categories of {folder} can be read; names are proposed by images."
+        )
+    ranked = rank_words(images, listed, network.encode_words(listed), network.scale)
+    save_names(folder, NameProposals(found.run_id, tower, ranked))
+    lines = [
+        f"  {category.name}: {', '.join(f'{word} {score:.2f}' for word, score in ranked[category.id])}"
+        for category in new
+        if category.id in ranked
+    ]
+    return "\n".join([f"Names by {tower}, with scores from 0 to 1:", *lines])
 
 
 def applied_text(outcome: AppliedEdits, new: Sequence[Edit], before: Sequence[str]) -> str:

@@ -55,6 +55,7 @@ from holotype.discovery.source import Source
 from holotype.discovery.training_plan import applicable_methods, clear_trainings, methods_of
 from holotype.embeddings.store import EmbeddingParts
 from holotype.errors import InputError
+from holotype.export.open_assign import with_proposals
 from holotype.methods import find_method
 from holotype.models.vectors import vector_config
 from holotype.report import build_report
@@ -214,10 +215,10 @@ def write_round_result(folder: Path, now: Collection, progress: bool) -> Discove
         if problem not in before:
             log.warning(problem)
     link_round(folder, number)
-    found = with_current_paths(applied.discovery, now)
+    found, proposals = with_proposals(folder, with_current_paths(applied.discovery, now))
     found.save(folder)
     write_queue(folder, found)
-    for line in write_changes(folder, number, now):
+    for line in (*write_changes(folder, number, now), *proposals):
         log.info(line)
     with StepTimer(folder).step("the report"):
         build_report(found, folder, progress=progress)

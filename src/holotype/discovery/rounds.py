@@ -25,6 +25,7 @@ from holotype.data.paths import absolute, relative
 from holotype.discovery.collection import Collection, read_collection, shown_names, with_current_paths
 from holotype.discovery.constraints import Constraints
 from holotype.errors import InputError, Stopped, signal_of
+from holotype.export.open_assign import with_proposals
 from holotype.report.redact import short_names
 from holotype.results.annotated import read_corrections
 from holotype.results.describe import renamed_categories
@@ -44,6 +45,7 @@ from holotype.results.edits import (
     read_placement,
     run_ids,
 )
+from holotype.results.names import NAMES_FILE, with_names
 from holotype.utils.atomic import atomic_write, write_text
 from holotype.utils.heartbeat import update_heartbeat
 from holotype.utils.text import plural
@@ -270,8 +272,10 @@ def apply_log(folder: Path) -> AppliedEdits:
             outcome.discovery = place_anew(outcome.discovery, placed)
         if now is not None:
             outcome.discovery = with_current_paths(outcome.discovery, now)
+        outcome.discovery, _ = with_proposals(folder, with_names(folder, outcome.discovery))
         undone = Discovery.load(folder).facts.edits != outcome.discovery.facts.edits
-        if outcome.count or outcome.refused or undone or placed is not None:
+        named = (folder / NAMES_FILE).is_file()
+        if outcome.count or outcome.refused or undone or named or placed is not None:
             outcome.discovery.save(folder)
     return outcome
 

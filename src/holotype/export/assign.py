@@ -26,14 +26,15 @@ import numpy as np
 
 from holotype.data.boxes import split_box
 from holotype.data.detections import box_columns
-from holotype.data.hashing import file_stamps
+from holotype.data.hashing import file_stamps, image_digests
 from holotype.data.image_files import IMAGE_EXTENSIONS
 from holotype.data.load import collection_name, stream_paths
 from holotype.data.paths import Paths, is_address, is_pattern, split_member
-from holotype.data.readers.vectors import read_vectors
+from holotype.data.readers.vectors import read_vectors, vector_digests
 from holotype.embeddings.shards import ShardRequest, absolute_source, part_file, read_shard_paths
 from holotype.errors import InputError
 from holotype.export.folders import TargetFile, check_replaceable, new_folder
+from holotype.export.open_assign import open_categories
 from holotype.methods.registry import allow_code
 from holotype.models.vectors import vector_dim
 from holotype.results.calibration import interpolate
@@ -211,6 +212,8 @@ class AssignResult:
     unfit: int = 0
     """Images that fit nothing; they are counted in a category too."""
     unread: int = 0
+    waiting: int = 0
+    """Images that opened a provisional category which has too few of them so far."""
 
     def add(self, other: AssignResult) -> None:
         self.n += other.n
@@ -235,6 +238,7 @@ def assign_images(
     out: Path | None = None,
     copy_to: Path | None = None,
     overwrite: bool = False,
+    open_new: bool = False,
     device: str = "auto",
     progress: bool = False,
     **source: Any,
@@ -247,6 +251,7 @@ def assign_images(
         out: .csv or .parquet; default: assigned/NAME.csv in the run folder, after the name of `images`.
         copy_to: New folder that gets a folder of links per category.
         overwrite: Replace `out`, and a folder `copy_to` that Holotype wrote.
+        open_new: Let images that are in no category open provisional ones (export/open_assign.py).
         device: Where to compute.
         progress: Show a progress bar.
         source: boxes, box_confidence and skip_missing, as in load_table.
@@ -270,7 +275,10 @@ def assign_images(
     result, targets = AssignResult(out), list[TargetFile]()
 
     def frames() -> Iterator[pd.DataFrame]:
-        for frame in assign_stream(model, paths, progress, vectors):
+        stream = assign_stream(model, paths, progress, vectors)
+        if open_new:
+            stream = iter([_opened_frame(run, model, paths, progress, vectors, result)])
+        for frame in stream:
             result.count(frame)
             if copy_to is not None:
                 targets.extend(_targets(frame))
@@ -289,6 +297,30 @@ def assign_images(
     return result
 
 
+def _opened_frame(
+    run: Path,
+    model: CorrectedModel,
+    paths: Sequence[str],
+    progress: bool,
+    vectors: np.ndarray | None,
+    result: AssignResult,
+) -> pd.DataFrame:
+    """Return the rows of all images at once, with provisional categories."""
+    import pandas as pd
+
+    seen: list[np.ndarray] = []
+    frame = pd.concat(list(assign_stream(model, paths, progress, vectors, seen)), ignore_index=True)
+    stamps = file_stamps(paths)
+    digests = (
+        image_digests(paths, stamps, [None] * len(paths)) if vectors is None else vector_digests(vectors)
+    )
+    trained = model.trained
+    frozen = trained.frozen is not None
+    opened = open_categories(run, trained.run_id, frame, np.concatenate(seen), digests, frozen=frozen)
+    result.waiting = int((~opened["fits"] & frame["fits"] & (opened["kind"] == frame["kind"])).sum())
+    return opened
+
+
 def source_stem(images: str) -> str:
     """Return what the table of a source is called after."""
     if is_address(images) or is_pattern(images):
@@ -300,13 +332,20 @@ def source_stem(images: str) -> str:
 
 
 def assign_stream(
-    model: CorrectedModel, paths: Sequence[str], progress: bool = False, vectors: np.ndarray | None = None
+    model: CorrectedModel,
+    paths: Sequence[str],
+    progress: bool = False,
+    vectors: np.ndarray | None = None,
+    seen: list[np.ndarray] | None = None,
 ) -> Iterator[pd.DataFrame]:
-    """Yield the rows (ASSIGN_COLUMNS) of a batch of images after the other. vectors: (n, D) in their place."""
+    """Yield the rows (ASSIGN_COLUMNS) of a batch of images after the other. vectors: (n, D) in their place. seen: gets
+    the features of each batch, of the frozen backbone where the model has it."""
     done, trained = 0, model.trained
     read = trained.stream(paths, progress) if vectors is None else iter([trained.read_vectors(vectors)])
     for part in read:
         batch = paths[done : done + len(part.problem)]
+        if seen is not None:
+            seen.append(part.features if part.frozen is None else part.frozen)
         frame = model.place(part).assign(path=list(batch), problem=list(part.problem))
         yield frame[list(ASSIGN_COLUMNS)].assign(**box_columns(batch))
         done += len(batch)
@@ -314,10 +353,10 @@ def assign_stream(
 
 def _targets(frame: pd.DataFrame) -> Iterator[TargetFile]:
     """Images that could not be read, and those without a category, go nowhere."""
-    columns = (frame[name] for name in ("path", "category", "fits", "problem"))
-    for path, category, fits, problem in zip(*columns, strict=True):
+    columns = (frame[name] for name in ("path", "category", "kind", "fits", "problem"))
+    for path, category, kind, fits, problem in zip(*columns, strict=True):
         if not problem and category:
-            yield TargetFile(path, category if fits else UNFIT_NOTE)
+            yield TargetFile(path, category if fits or kind == "open" else UNFIT_NOTE)
 
 
 def image_stream(source: Path | str, *, boxes: Path | None = None, **how: Any) -> Paths:
