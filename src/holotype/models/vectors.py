@@ -22,6 +22,9 @@ MAX_WIDTH = 1024
 class VectorTail(nn.Module):
     """Vectors (B, D) of any length -> features (B, D)."""
 
+    blocks = ()
+    """Of a network; here there are none."""
+
     def __init__(self, dim: int) -> None:
         super().__init__()
         self.dim = dim

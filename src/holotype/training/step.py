@@ -42,7 +42,7 @@ def can_capture(device: torch.device) -> bool:
 
 def pays_to_compile(stage: Stage, steps: int, blocks: int, device: torch.device) -> bool:
     """Whether so many steps of a stage, in which so many blocks learn, are worth the time of compiling them."""
-    least = WORTH_COMPILING[min(blocks, max(WORTH_COMPILING))]
+    least = WORTH_COMPILING[min(max(blocks, 1), max(WORTH_COMPILING))]
     # a compiled backward pass frees what the next term would need
     fits = stage.capturable and stage.needs == "tokens" and not stage.by_term
     return can_capture(device) and fits and steps >= least
