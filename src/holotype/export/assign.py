@@ -266,12 +266,7 @@ def assign_images(
     if copy_to is not None:
         check_replaceable(copy_to, overwrite)
     model = load_corrected(run, load_model(run, device))
-    vectors: np.ndarray | None = None
-    if (dim := vector_dim(model.trained.backbone.name)) is not None:
-        table = read_vectors(Path(images), dim)
-        paths, vectors = [str(path) for path in table.path], table.features
-    else:
-        paths = list(image_stream(images, **source).each)
+    paths, vectors = _new_rows(model, images, **source)
     result, targets = AssignResult(out), list[TargetFile]()
 
     def frames() -> Iterator[pd.DataFrame]:
@@ -295,6 +290,17 @@ def assign_images(
         with new_folder(copy_to, model.trained.run_id, overwrite=overwrite) as new:
             new.add(targets, progress=progress)
     return result
+
+
+def _new_rows(
+    model: CorrectedModel, images: Path | str, **source: Any
+) -> tuple[list[str], np.ndarray | None]:
+    """Return the paths of new images, and their vectors where the run was made of such."""
+    dim = vector_dim(model.trained.backbone.name)
+    if dim is None:
+        return list(image_stream(images, **source).each), None
+    table = read_vectors(Path(images), dim)
+    return [str(path) for path in table.path], table.features
 
 
 def _opened_frame(
