@@ -82,8 +82,7 @@ class Experiment:
     device: DeviceName = "auto"
     """Where to compute: cpu, mps, cuda, or cuda:1 for the second GPU; auto takes CUDA where there is a GPU."""
     devices: Count = 1
-    """Number of processes, one per GPU (or CPU processes); any number gives the same result but for rounding
-    (2e-5 of the weights after 30 steps)."""
+    """Number of processes, one per GPU (or CPU processes); any number gives the same result but for rounding."""
     progress: bool = True
     """Show progress bars."""
     log: str | None = None

@@ -11,6 +11,7 @@ import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -142,8 +143,7 @@ def begin_run(
         return record
     for remark in remarks:
         log.info(remark)
-    if remark := threads_remark(prepared.compute.device):
-        log.warning(remark)
+    _warn_of_threads(prepared.compute.device)
     if rank() == 0:
         update_heartbeat(folder.path, phase="preparing")
     images, table, compute = prepared.images, prepared.data.table, prepared.compute
@@ -175,6 +175,13 @@ def begin_run(
         callbacks=[*callbacks, *_trackers(experiment, identity)] if rank() == 0 else (),
     )
     return Run(experiment, prepared, folder, identity, facts, loop, cache, views)
+
+
+@cache
+def _warn_of_threads(device: torch.device) -> None:
+    """Say it once a process, however many runs it makes."""
+    if remark := threads_remark(device):
+        log.warning(remark)
 
 
 def _trackers(experiment: Experiment, identity: Identity) -> list[Tracker]:

@@ -97,7 +97,7 @@ def build_optimiser(
             facts = {"lr": start, "full": full, "written": None, "rate": rate}
             groups.append({"params": params, "weight_decay": decays, **facts})
     if kind == "adamw":
-        adam = torch.optim.AdamW(groups, lr=lr, betas=(momentum, BETA2), fused=on_cuda)
+        adam = torch.optim.AdamW(groups, lr=lr, betas=(momentum, BETA2), fused=on_cuda, capturable=on_cuda)
         for parameter in training.values():
             steps = torch.zeros((), device=device if on_cuda else "cpu")
             averages = {name: torch.zeros_like(parameter) for name in ("exp_avg", "exp_avg_sq")}
