@@ -60,6 +60,7 @@ def test_a_file_is_shown_in_its_window_and_slope(tmp_path) -> None:
     assert grey(plain) == loop(0, 3000)
     window = save_dicom(tmp_path / "b.dcm", VALUES, WindowCenter=1150.5, WindowWidth=301)
     assert grey(window) == loop(1000, 1300)
+    assert "grey values from 1,000 to 1,300" in read_image(str(window))[1]
     slope = save_dicom(
         tmp_path / "c.dcm",
         VALUES,

@@ -147,6 +147,8 @@ class OpenImage:
                 )
             self._window = self._window or usual_window(self._image)
             depth = window_note(self._window)
+        elif "shown" in self._image.info and self._image.format == "DICOM":
+            depth = window_note(self._image.info["shown"])
         self._orientation, exif = _orientation(self._image)
         self.note = "; ".join(note for note in (frames, exif, depth) if note)
 

@@ -9,7 +9,7 @@ import numpy as np
 from PIL import Image, ImageFile
 
 from holotype.data.image_files import DICOM, ArchiveProblem
-from holotype.data.window import apply_window
+from holotype.data.window import Window, apply_window
 
 FORMAT = "DICOM"
 PREAMBLE = 128
@@ -44,7 +44,10 @@ class DicomImageFile(ImageFile.ImageFile):
     def load(self) -> Any:
         """Decode the first frame."""
         if self._im is None:
-            self.im = Image.fromarray(decode_frame(self.dataset, self.n_frames)).im
+            values, window = decode_frame(self.dataset, self.n_frames)
+            self.im = Image.fromarray(values).im
+            if window is not None:
+                self.info["shown"] = window
             self.dataset = None
         return super().load()
 
@@ -52,8 +55,8 @@ class DicomImageFile(ImageFile.ImageFile):
         """The first frame is the only one that is read."""
 
 
-def decode_frame(dataset: Any, frames: int) -> np.ndarray:
-    """Return the first frame of a data set of pydicom: (H, W) or (H, W, 3) uint8."""
+def decode_frame(dataset: Any, frames: int) -> tuple[np.ndarray, Window | None]:
+    """Return the first frame of a data set of pydicom, (H, W) or (H, W, 3) uint8, and the window of grey values."""
     from pydicom.pixels import apply_color_lut, apply_modality_lut
 
     values = dataset.pixel_array
@@ -61,12 +64,14 @@ def decode_frame(dataset: Any, frames: int) -> np.ndarray:
     if "PALETTE" in dataset.PhotometricInterpretation:
         values = apply_color_lut(values, dataset)
     if values.ndim == 3:
-        top = max(int(np.iinfo(values.dtype).max), 255) if values.dtype.kind in "iu" else float(values.max())
-        return np.asarray(values if values.dtype == np.uint8 else apply_window(values, (0, top)))
+        whole = values.dtype.kind in "iu"
+        top = float(np.iinfo(values.dtype).max if whole else max(values.max(), 1e-6))
+        return (values if values.dtype == np.uint8 else apply_window(values, (0.0, top))), None
     values = apply_modality_lut(values, dataset)
     low, high = _window(dataset) or (float(values.min()), float(values.max()))
-    grey = apply_window(values, (low, max(high, low + 1e-6)))
-    return 255 - grey if dataset.PhotometricInterpretation == "MONOCHROME1" else grey
+    window = (low, max(high, low + 1e-6))
+    grey = apply_window(values, window)
+    return (255 - grey if dataset.PhotometricInterpretation == "MONOCHROME1" else grey), window
 
 
 def _window(dataset: Any) -> tuple[float, float] | None:

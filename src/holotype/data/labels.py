@@ -102,8 +102,10 @@ def read_list(file: Path) -> LabelFile:
     names = usual_names(list(columns))
     as_written, columns = list(columns), dict(zip(names, columns.values(), strict=True))
     path = columns[path_column(file, names, as_written)]
-    if renamed := [f"{one!r} for {name}" for one, name in zip(as_written, names, strict=True) if one != name]:
-        log.info(f"{file}: the column {' and '.join(renamed)} is taken.")
+    if renamed := [
+        f"{one!r} is taken for {name}" for one, name in zip(as_written, names, strict=True) if one != name
+    ]:
+        log.info(f"{file}: the column {' and '.join(renamed)}.")
     if not path:
         raise InputError(f"{file} lists no image; add a line for each.")
     label = [value.strip() for value in columns.get("label", [""] * len(path))]

@@ -226,7 +226,7 @@ class AssignResult:
         read = frame["problem"] == ""
         self.n += len(frame)
         self.unread += int((~read).sum())
-        self.unfit += int((read & ~frame["fits"]).sum())
+        self.unfit += int((read & ~frame["fits"] & (frame["kind"] != "open")).sum())
         self.kinds.update(frame.loc[read, "kind"])
         self.categories.update(frame.loc[read, "category"])
 
