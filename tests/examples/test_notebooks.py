@@ -77,7 +77,7 @@ def test_a_method_is_written_trained_compared_and_plotted(tmp_path, monkeypatch)
     alone, scores, epochs = asked
     plain, without, mine = (scores[name] for name in scores)
     assert [len(values) for values in (plain, without, mine)] == [3, 3, 3]
-    assert list(scores) == ["kmeans default", "my_idea:Mine without", "my_idea:Mine default"]
+    assert list(scores) == ["kmeans default", "Mine without", "Mine default"]
     assert sum(mine) > sum(plain)
     assert mine != without  # the idea does something
     assert mine[0] == pytest.approx(100 * alone)  # the run of before, made again within the sweep

@@ -20,6 +20,8 @@ from holotype.runs.run_result import read_metrics
 class Mine(SimGCD):
     """A class of one's own."""
 
+    presets = {"plain": {"memax_weight": 0.0}}  # noqa: RUF012
+
 
 @pytest.fixture
 def squares(squares_folder: Path, tmp_path: Path, monkeypatch) -> pd.DataFrame:
@@ -128,9 +130,15 @@ def test_a_finished_run_gives_features_logits_classes_and_curves(train, squares,
 
 def test_bench_takes_classes_and_data_in_memory(squares, tiny_settings):
     settings = {key: value for key, value in tiny_settings.items() if key != "device"} | {"device": "cpu"}
-    what = {"methods": [Mine, "kmeans"], "datasets": [squares], "settings": settings, "progress": False}
+    what = {
+        "methods": [Mine, (Mine, "plain"), "kmeans"],
+        "datasets": [squares],
+        "settings": settings,
+        "progress": False,
+    }
     frame = holotype.bench(**what, cache_views="off").to_frame()
-    assert list(frame.method.str.rpartition(":")[2]) == ["Mine", "kmeans"]
+    assert list(frame.method.str.rpartition(":")[2]) == ["Mine", "Mine", "kmeans"]
+    assert list(frame.variant) == ["default", "plain", "default"]
     assert set(frame.dataset) == {"frame"}
 
 

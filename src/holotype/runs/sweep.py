@@ -72,7 +72,7 @@ class Sweep:
 def bench(
     study: Path | str | Mapping[str, Any] | None = None,
     *,
-    methods: Sequence[str | type[Method]] = (),
+    methods: Sequence[str | type[Method] | tuple[type[Method], str]] = (),
     datasets: Sequence[Any] = (),
     seeds: Sequence[int] | None = None,
     settings: Mapping[str, Any] | None = None,
@@ -89,7 +89,7 @@ def bench(
 
     Args:
         study: A study file, or what would stand in one. Without it: methods, datasets, seeds.
-        methods: Names, each with its preset or not, as in rpc@reading; or classes of your own.
+        methods: Names, each with its preset or not, as in rpc@reading; classes, as Mine or (Mine, preset).
         datasets: Names, paths, or data sets in memory, as `holotype.train` takes them.
         settings: Dotted settings of `holotype train` for all rows, or for one with ROW:SETTING.
         results: Folder of records (default: results, or results beside the study file).
@@ -105,7 +105,9 @@ def bench(
     if (study is not None) == bool(methods or datasets) or bool(methods) != bool(datasets):
         raise InputError("bench needs a study, or methods and datasets; give one of the two.")
     if study is None:
-        names, places = [method_name(one) for one in methods], [dataset_path(one) for one in datasets]
+        pairs = [one if isinstance(one, tuple) else (one, "") for one in methods]
+        names = [f"{method_name(kind)}{'@' * bool(preset)}{preset}" for kind, preset in pairs]
+        places = [dataset_path(one) for one in datasets]
         plan = flags_study(names, places, tuple(seeds or (0,)))
     else:
         plan = read_study(study)
