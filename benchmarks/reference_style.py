@@ -27,7 +27,7 @@ from holotype.errors import InputError
 from holotype.methods.base import Batch, Images, Method, Progress
 from holotype.models.tail import Model
 from holotype.training.batches import index_rows
-from holotype.training.optim import build_sgd
+from holotype.training.optim import build_optimiser
 
 Arithmetic = Literal["fp32", "fp16"]
 WORKERS = 8
@@ -135,7 +135,7 @@ class ReferenceStyle:
         self.model.blocks[-1].requires_grad_(True)
         named = {f"model.{n}": p for n, p in self.model.named_parameters() if p.requires_grad}
         named |= {f"method.{n}": p for n, p in self.method.named_parameters()}
-        return build_sgd(named, ("model", "method"), LR, MOMENTUM, WEIGHT_DECAY)
+        return build_optimiser(named, ("model", "method"), LR, MOMENTUM, WEIGHT_DECAY)
 
     def _clock(self) -> dict[str, Tensor]:
         """As in the middle of training, when every loss has its weight."""

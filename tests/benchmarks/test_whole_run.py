@@ -22,7 +22,7 @@ def test_a_run_from_the_command_and_its_steps(tmp_path, monkeypatch, capsys) -> 
     record = json.loads(out.read_text())
     assert json.loads(capsys.readouterr().out) == record
     steps = [(row["blocks"], row["method"], row["kind"]) for row in record["parts"]["steps"]]
-    assert len(set(steps)) == 8
+    assert len(set(steps)) == 6
     (whole,) = record["parts"]["whole"]
     assert whole["process_seconds"] > whole["wall_seconds"] > 0
     assert [row["runs"] for row in record["parts"]["together"]] == [8, 8]
