@@ -275,7 +275,8 @@ def write_results(run: Run, placed: Placement, context: RoundContext, seconds: d
         batch_size=experiment.train.batch_size,
         mode=run.mode,
         trained_on=len(loop.rows.usable),
-        seconds=timed | {step: round(n, 1) for step, n in seconds.items() if step not in timed},
+        # of a run that was gone on with, the loop knows what the processes before this one took
+        seconds=timed | {step: round(max(n, timed.get(step, 0.0)), 1) for step, n in seconds.items()},
         provenance=run.facts,
     )
     backbone = run.prepared.backbone
