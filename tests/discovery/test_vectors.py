@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from holotype.discovery.source import Source
 from holotype.report.build import read_data
 from holotype.results.discovery import Discovery
 from holotype.results.edits import Edit, edits_csv
@@ -55,6 +56,7 @@ def test_the_whole_way(songs, holotype) -> None:
     assert set(frame.text) == {f"a call of {kind}" for kind in ("owl", "jay", "tit", "wren")}
     data = read_data(Path("run"))
     assert min(data["thumbs"]["cell"]) >= 0  # each row has a card with its text
+    assert Source.load(Path("run")).arguments() == [f"--features={songs}"]  # by which the studio goes on
     assert (
         "network" not in holotype("discover", "--features", songs, *QUICK, "--out", "other", "--dry-run").out
     )

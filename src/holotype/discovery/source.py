@@ -60,7 +60,7 @@ class Source:
     def load(cls, folder: Path) -> Source | None:
         """Read what `save` wrote; None where there is none."""
         file = folder / SOURCE_FILE
-        return SOURCE_SCHEMA.make(file, cls) if file.is_file() else None
+        return SOURCE_SCHEMA.make(file, cls, every=False) if file.is_file() else None
 
     def arguments(self) -> list[str]:
         """Return the words of `holotype discover` that name it. Raises InputError where a word could mean a flag."""
