@@ -238,7 +238,10 @@ class ViewsOfItsOwn(Classifies):
     """Noise and colours of torchvision for weak views, another picture for strong ones; tokens all the same."""
 
     def stages(self):
-        from torchvision.transforms import v2  # what a plain build of torch lacks is patched by now
+        from holotype.models.zoo import patch_torchvision
+
+        patch_torchvision()
+        from torchvision.transforms import v2
 
         weak = v2.Compose([v2.ColorJitter(0.4, 0.4), v2.RandomGrayscale(0.5)])
         views = Views(weak=2, strong=1, weak_transform=weak, strong_transform=v2.RandomSolarize(128, p=0.5))
