@@ -81,3 +81,21 @@ def test_images_are_placed_as_evenly_as_they_were_clustered():
     method.bonus.zero_()
     method.bonus[2] = 100.0
     assert method.predict(blobs.x).category.eq(2).all()
+
+
+def test_a_cluster_that_none_finer_has_chosen_has_a_parent_of_its_kind():
+    """With memory that is not written filled with large numbers, as a device may hold."""
+    blobs, task = Blobs(), Task(n_known=8, k=16, dim=16, n_images=120, n_labelled=30)
+    method = made(task)
+    method.before_epoch(method.stages()[0], 0, images_of(blobs))
+    (fine, _), (known, novel) = method.levels[1:3]
+    method.parent[1, :8] = 0  # so that clusters 1 to 3 of the second level have no member
+    centres = torch.nn.functional.normalize(torch.randn(sum(method.levels[1]), 16), dim=-1)
+    torch.use_deterministic_algorithms(True)
+    try:
+        method.merge(2, centres, False, torch.Generator())
+    finally:
+        torch.use_deterministic_algorithms(False)
+    assert fine > 1
+    assert 0 <= method.parent[2][:8].max() < known
+    assert known <= method.parent[2][8:].min() <= method.parent[2][8:].max() < known + novel

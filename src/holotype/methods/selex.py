@@ -135,7 +135,8 @@ class SelEx(NearestCentreMethod):
             if first:
                 start = x[torch.randperm(len(x), generator=generator)[:n].to(x.device)]
             else:
-                own = torch.empty_like(of_fine).scatter_(0, before, self.parent[level])[rows]
+                # a cluster that none finer has chosen begins in the first of its kind
+                own = torch.full_like(of_fine, at).scatter_(0, before, self.parent[level])[rows]
                 start = centres_of(x, own - at, x[:n])
             free = torch.full_like(x[:, 0], -1, dtype=torch.long)
             label, merged, _ = balanced_kmeans(x, start, free, iterations=FIRST if first else 1)
