@@ -180,6 +180,16 @@ def test_labels_in_doubt_and_groups_of_strangers_are_asked(run: Path, serve, win
     assert sorted(edits) == [("confirm", "new-01"), *[("move", "Odd")] * 4]
 
 
+def test_a_picture_of_ones_own_finds_those_like_it(discovery: Path, squares_folder, serve, window) -> None:
+    own = window()
+    tab = own.open(serve(discovery).link)
+    own.view("alike")
+    file = next((squares_folder / "red").iterdir())
+    tab.set_input_files("main input[type=file]", file)
+    tab.wait_for_selector("main .found .tile", timeout=JOB_MS)
+    assert file.name in tab.locator("main .found .tile").first.get_attribute("aria-label")
+
+
 def say_as(own: Window, person: str, view: str, key: str, word: str = "") -> None:
     """Correct the first image of a view under a name."""
     tab = own.tab

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import io
 import json
 import os
@@ -13,6 +14,7 @@ import pytest
 from PIL import Image
 
 from holotype.errors import InputError
+from holotype.results.discovery import Discovery
 from holotype.results.edits import EDIT_LOG, Edit, EditLog, append_edits, in_effect, read_log
 from holotype.studio import app, live
 from holotype.studio.live import encode_picture, nearest_rows
@@ -285,3 +287,19 @@ def test_likeness_is_asked_by_row(client: Client) -> None:
     assert len(client.get(f"/api/alike/4?run={RUN}").json()["rows"]) == 12
     assert client.get(f"/api/alike/{N}?run={RUN}").status == 404
     assert client.get("/api/alike/4").status == 404
+
+
+def test_a_picture_that_is_not_in_the_run_finds_those_like_it(
+    discovery: Path, squares_folder: Path, serve
+) -> None:
+    window = Client(serve(discovery).link).enter()
+    file = next((squares_folder / "red").iterdir())
+    answer = window.post("/api/picture", {"picture": base64.b64encode(file.read_bytes()).decode()})
+    found = answer.json()
+    assert answer.status == 200, found
+    paths = Discovery.load(discovery).images["path"]
+    assert Path(paths.iloc[found["rows"][0]]).name == file.name
+    assert found["likeness"][0] == pytest.approx(1, abs=1e-3)
+    assert found["likeness"] == sorted(found["likeness"], reverse=True)
+    for picture in ("bm8gcGljdHVyZQ==", "?"):
+        assert window.post("/api/picture", {"picture": picture}).status == 409

@@ -10,6 +10,7 @@ image. Images are named by their row in the table of a run: no path ever comes f
                               -> {"saved": [ids], "refused": {id: words}, "revision"}; saved = synced, sent twice = once
     POST /api/job             {"start": name, "settings": {}} or {"stop": true} -> {"job"}; names are those of jobs.JOBS
     GET  /api/alike/ROW?run=  {"rows": [...], "likeness": [...]}: the most similar images, best first
+    POST /api/picture         {"picture": base64} -> the same of a picture that is not in the run
     GET  /thumb/ROW?run=      a small JPEG
     GET  /image/ROW?run=      a large JPEG
     GET  /events?after=N      server-sent events; `id` is the revision, so that a reconnect misses no edit
@@ -27,6 +28,7 @@ Events, each {"type": ...}; live.js dispatches them in one place (SERVER_EVENTS)
 from __future__ import annotations
 
 import asyncio
+import base64
 import contextlib
 import json
 import logging
@@ -86,6 +88,7 @@ class Studio:
             Route("/api/edits", self.post_edits, methods=["POST"]),
             Route("/api/job", self.post_job, methods=["POST"]),
             Route("/api/alike/{row:int}", self.get_alike),
+            Route("/api/picture", self.post_picture, methods=["POST"]),
             Route("/thumb/{row:int}", self.get_thumb),
             Route("/image/{row:int}", self.get_image),
             Route("/events", self.get_events),
@@ -275,6 +278,18 @@ class Studio:
         file = facts.features
         near = await asyncio.to_thread(nearest_rows, Path(file), row) if file else {}
         return JSONResponse({"rows": [*near], "likeness": [*near.values()]})
+
+    async def post_picture(self, request: Request) -> Response:
+        await self._page_ready()
+        try:
+            picture = base64.b64decode(str((await _body(request)).get("picture")), validate=True)
+        except ValueError:
+            raise InputError("It is no picture.") from None
+        found: dict[str, float] = {}
+        async for line in child_lines("holotype.discovery.lookup", str(self.run.folder), given=picture):
+            found = json.loads(line)
+        rows = {self.run.rows[digest]: value for digest, value in found.items() if digest in self.run.rows}
+        return JSONResponse({"rows": [*rows], "likeness": [*rows.values()]})
 
     async def get_thumb(self, request: Request) -> Response:
         return await self._picture(request, small=True)

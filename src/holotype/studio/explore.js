@@ -1,4 +1,4 @@
-// A spot check of a category, and other numbers of categories by eye.
+// A spot check of a category, other numbers of categories by eye, and images like a picture of one's own.
 
 const DRAWN = 25;
 const checks = new Map(); // category id -> the images that were drawn of it
@@ -88,4 +88,33 @@ function numberView() {
     h("div", { class: "buttons" }, h("button", { type: "button", class: "primary", onclick: () => {
       if (addEdits(editsTo(wishedNumber), `${plural(wishedNumber, "category", "categories")} now.`)) location.hash = "#overview";
     } }, "Take this number")), preview];
+}
+
+// -- like a picture of one's own ------------------------------------------------------------------------------
+
+const LONGEST_SIDE = 512; // pixels that are sent: the network sees fewer
+
+/** A picture as base64, no larger than it needs to be; it goes to this computer alone. */
+async function shrunk(file) {
+  const bitmap = await createImageBitmap(file);
+  const scale = Math.min(1, LONGEST_SIDE / Math.max(bitmap.width, bitmap.height));
+  const canvas = Object.assign(document.createElement("canvas"), { width: Math.round(bitmap.width * scale), height: Math.round(bitmap.height * scale) });
+  canvas.getContext("2d").drawImage(bitmap, 0, 0, canvas.width, canvas.height);
+  return canvas.toDataURL("image/jpeg", 0.9).split(",")[1];
+}
+
+function pictureView() {
+  const place = h("div", { class: "found" });
+  const words = h("p", { class: "soft", role: "status" });
+  const field = h("input", { type: "file", accept: "image/*", "aria-label": "A picture", onchange: async () => {
+    words.textContent = "Looking; this takes some seconds.";
+    try {
+      const { rows } = await post("/api/picture", { picture: await shrunk(field.files[0]) });
+      words.textContent = `${plural(rows.length, "image")}, the most alike first.`;
+      refill(place, [galleryOf(rows, { title: "Images like your picture", caption: whereAndWhat }).element]);
+    } catch (error) {
+      words.textContent = error.told ? error.message : "This picture cannot be read; choose another one.";
+    }
+  } });
+  return [h("h1", {}, "Images like a picture of yours"), h("p", { class: "lead" }, "The picture is compared with all images of the run, and is not kept."), field, words, place];
 }

@@ -65,15 +65,12 @@ class Job:
     """What it writes, from the run folder."""
 
 
-MOST_CATEGORIES, MOST_TRAININGS = 10_000, 9
-
-
 def first_settings(wish: Any, classes: list[str]) -> tuple[str, ...]:
     """Return the flags of a first round that a page asks for: numbers, and classes of the folder; nothing else."""
     if not isinstance(wish, dict):
         return ()
     flags = list[str]()
-    for name, most in (("k", MOST_CATEGORIES), ("seeds", MOST_TRAININGS)):
+    for name, most in (("k", 10_000), ("seeds", 9)):
         if (value := wish.get(name)) is not None:
             if type(value) is not int or not 1 <= value <= most:
                 raise InputError(f"--{name} takes a whole number from 1 to {most:,}.")

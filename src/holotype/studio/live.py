@@ -87,7 +87,7 @@ class LiveRun:
         self.pages = TemporaryDirectory(prefix="holotype-", ignore_cleanup_errors=True)
         self._places: dict[str, tuple[Path, PageFacts]] = {}
         """By run id: the folder of a page, and what is known of it. A window may still show the round before."""
-        self._rows: dict[str, int] = {}
+        self.rows: dict[str, int] = {}
         """First row of each digest; of images without one, the row of each path."""
         self.placement: LearnedPlacement | None = None
         """Of the page that is served, by the answers so far (learn.py)."""
@@ -120,7 +120,7 @@ class LiveRun:
         for run in list(self._places)[:-2]:
             shutil.rmtree(self._places.pop(run)[0], ignore_errors=True)
         keys = [digest or path for digest, path in zip(facts.digests, facts.paths, strict=True)]
-        self._rows = {key: row for row, key in reversed(list(enumerate(keys)))}
+        self.rows = {key: row for row, key in reversed(list(enumerate(keys)))}
         return facts
 
     def file(self, name: str) -> Path:
@@ -204,14 +204,14 @@ class LiveRun:
             or len(category) + len(value) + len(by) > MAX_TEXT
         ):
             raise InputError("It is not an edit.")
-        if digest and digest not in self._rows and run == self.page.run_id:
+        if digest and digest not in self.rows and run == self.page.run_id:
             raise InputError("There is no such image in this run.")
         if not digest and row is not None:
             facts = self._places[run][1] if run in self._places else None
             if facts is None or not isinstance(row, int) or not 0 <= row < len(facts.paths):
                 raise InputError("There is no such image in this run.")
             return Edit(run, time, action, facts.paths[row], category, value, facts.digests[row], by)
-        known = self._rows.get(digest, -1)
+        known = self.rows.get(digest, -1)
         image = self.page.paths[known] if known >= 0 else ""
         return Edit(run, time, action, image, category, value, digest, by)
 
@@ -224,7 +224,7 @@ class LiveRun:
         held = set() if self.page is None else set(self.page.held)
         names = ("run_id", "time", "action", "category", "value", "digest", "by")
         return [
-            {name: getattr(edit, name) for name in names} | {"row": self._rows.get(edit.digest or edit.image)}
+            {name: getattr(edit, name) for name in names} | {"row": self.rows.get(edit.digest or edit.image)}
             for edit in self.log.edits[start:]
             if edit.id not in held
         ]
@@ -255,15 +255,20 @@ async def build_in_child(run: Path, out: Path, images: str = "") -> None:
         pass
 
 
-async def child_lines(*words: str) -> AsyncIterator[bytes]:
-    """Yield what a module prints in a process that ends with this task. Raises InputError with its last sentence."""
+async def child_lines(*words: str, given: bytes = b"") -> AsyncIterator[bytes]:
+    """Yield what a module prints in a process that ends with this task. Raises InputError with its last sentence.
+
+    given: what it reads."""
     child = await asyncio.create_subprocess_exec(
-        *PYTHON, *words, stdin=asyncio.subprocess.DEVNULL, limit=MAX_LINE,
+        *PYTHON, *words, stdin=asyncio.subprocess.PIPE, limit=MAX_LINE,
         stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
     )  # fmt: skip
     assert child.stdout is not None
     assert child.stderr is not None
+    assert child.stdin is not None
     saying = asyncio.create_task(child.stderr.read())
+    child.stdin.write(given)
+    child.stdin.close()
     try:
         async for line in child.stdout:
             yield line
