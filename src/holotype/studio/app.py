@@ -197,10 +197,11 @@ class Studio:
         facts, count, (run_id, learned) = self.run.page, self.run.answers, self._learned
         if facts is None or self.run.read_only or (self.jobs.state and self.jobs.state.runs):
             return
-        if run_id != facts.run_id:
+        if run_id != facts.run_id:  # some answers may have come before the job that made the round was over
+            learned = self.run.placement.edits if self.run.placement else 0
+        self._learned = facts.run_id, learned
+        if abs(count - learned) >= ANSWERS:
             self._learned = facts.run_id, count
-        elif abs(count - learned) >= ANSWERS:
-            self._learned = run_id, count
             with contextlib.suppress(InputError):  # a run without rounds
                 self.jobs.start("learn")
 
