@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 import sys
 import time
 from pathlib import Path
@@ -76,5 +77,6 @@ def first_groups(table: Table) -> list[list[int]]:
 if __name__ == "__main__":
     try:
         look(*sys.argv[1:])
+        os._exit(0)  # as in lookup.py
     except InputError as problem:
         sys.exit(" ".join(str(problem).split()))

@@ -6,6 +6,7 @@ It prints a line of JSON: {"digest": cosine of the frozen features, ...}, the mo
 from __future__ import annotations
 
 import json
+import os
 import sys
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -54,6 +55,7 @@ def most_alike(run: Path, picture: bytes) -> dict[str, float]:
 
 if __name__ == "__main__":
     try:
-        sys.stdout.write(json.dumps(most_alike(Path(sys.argv[1]), sys.stdin.buffer.read())) + "\n")
+        print(json.dumps(most_alike(Path(sys.argv[1]), sys.stdin.buffer.read())), flush=True)
+        os._exit(0)  # threads of libraries that are still at work must not turn an answer into a crash
     except InputError as problem:
         sys.exit(" ".join(str(problem).split()))
