@@ -93,6 +93,11 @@ const PALETTE = {
   light: ["#d55e00", "#0072b2", "#009e73", "#b5528c", "#8a7a00", "#3b9bd6", "#7a3fa0", "#8b4a1f"],
   dark: ["#ff8a3d", "#56b4e9", "#2fd3a5", "#e79ac5", "#f0e442", "#9ad0ff", "#c79bf0", "#d9a27e"],
 };
+/** Colours after those: the first 40 lie at least 14 apart in CIELAB, light and dark. */
+const FURTHER = {
+  light: { turn: 124.2, saturation: [100, 85, 40, 100, 60], lightness: [48, 66, 29, 35, 64] },
+  dark: { turn: 27.6, saturation: [100, 85, 50], lightness: [50, 71, 53] },
+};
 const dark = () => window.matchMedia("(prefers-color-scheme: dark)").matches;
 
 /** New categories take the colours in turn, then the known classes go on from there. */
@@ -103,6 +108,7 @@ function colour(index) {
   const turn = index >= kinds.length ? index : kinds[index] === "novel" ? rank : new_ + rank;
   const own = PALETTE[dark() ? "dark" : "light"];
   if (turn < own.length) return own[turn];
-  const [step, low] = [turn - own.length, dark() ? 62 : 42]; // then hues that lie far apart, at three lightnesses
-  return `hsl(${Math.round((step * 137.5) % 360)} ${[70, 55, 85][step % 3]}% ${low + [0, 14, -10][step % 3]}%)`;
+  const step = turn - own.length;
+  const { turn: angle, saturation, lightness } = FURTHER[dark() ? "dark" : "light"];
+  return `hsl(${Math.round((step * angle) % 360)} ${saturation[step % saturation.length]}% ${lightness[step % lightness.length]}%)`;
 }
