@@ -183,7 +183,7 @@ def test_labels_in_doubt_and_groups_of_strangers_are_asked(run: Path, serve, win
 def test_a_picture_of_ones_own_finds_those_like_it(discovery: Path, squares_folder, serve, window) -> None:
     own = window()
     tab = own.open(serve(discovery).link)
-    own.view("alike")
+    own.view("picture")
     file = next((squares_folder / "red").iterdir())
     tab.set_input_files("main input[type=file]", file)
     tab.wait_for_selector("main .found .tile", timeout=JOB_MS)

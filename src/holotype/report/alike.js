@@ -38,7 +38,6 @@ function imageAt(words) {
 
 function alikeView(words) {
   const i = imageAt(words);
-  if (studio && !words) return studio.pictureView();
   if (i === undefined) return [h("h1", {}, "More like this"), h("p", { class: "lead" }, "There is no such image in this report.")];
   studio?.lookForAlike(i);
   const list = alikeTo(i);

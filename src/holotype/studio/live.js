@@ -260,7 +260,7 @@ if (served) {
     store: queueChanges,
     editsLabel,
     editsLead: () => h("p", { class: "lead" }, served.read_only || `They are in the run folder as soon as they are saved${unsaved() ? `; ${number(unsaved())} are on their way` : ""}. The next round learns from them.`, personField()),
-    views: { alike: ["Search", alikeView], start: [data.first ? "Start" : "", () => startView()], rounds: ["Rounds", () => roundsView()], questions: ["Questions", () => questionsView()], check: ["", (id) => checkView(id)], number: ["", () => numberView()] },
+    views: { start: [data.first ? "Start" : "", () => startView()], rounds: ["Rounds", () => roundsView()], questions: ["Questions", () => questionsView()], picture: ["Search", () => pictureView()], check: ["", (id) => checkView(id)], number: ["", () => numberView()] },
     keys: { "in Questions": "y yes, c only the first six, n no, 1 to 9 one of the categories, Enter a name, x skip, u undo" },
     key: (key) => place()[0] === "questions" && questionKey(key),
     badge: (key) => (key === "rounds" && isRunning() ? h("span", { class: "n" }, progressWords(live.job) || "…") : null),
@@ -280,7 +280,6 @@ if (served) {
       images.alike.why = live.alike.get(i)?.length ? "" : "Nobody knows which images look like it.";
       if (place()[0] === "alike") show();
     },
-    pictureView,
     start() {
       const isLink = () => location.hash.startsWith("#t=");
       if (isLink()) history.replaceState(null, "", "/"); // this browser is in already
