@@ -110,6 +110,6 @@ def test_the_dry_run_says_what_would_happen(flat, small, tmp_path) -> None:
 
 
 def test_two_classes_change_no_setting(squares_folder, small) -> None:
-    table, config = load_table(squares_folder / "squares.csv"), small(long_tail="yes")
+    table, config = load_table(squares_folder / "squares.csv"), small(seeds=3)
     assert not lacks_classes(table)
     assert round_config(table, config) is config
