@@ -1,4 +1,4 @@
-"""How fast are images read? Threads and processes, 1 to all processors, and photographs of 12 million pixels.
+"""How fast are images read? Threads, 1 to all processors, and photographs of 12 million pixels.
 
     python benchmarks/decode.py --out experiments/results/decode.jsonl#2-cores
 
@@ -79,16 +79,14 @@ def counts() -> list[int]:
 def scaling(paths: Sequence[str], size: int) -> Iterator[dict[str, Any]]:
     """Reading into a store, as runs do, and without one."""
     short = int(size / CROP_FRACTION)
-    for processes in (False, True):
-        for count in counts():
-            list(decode_in_order(paths[: 4 * count], short, count, False, processes=processes))  # files warm
-            row = {"kind": "processes" if processes else "threads", "count": count}
+    for count in counts():
+        list(decode_in_order(paths[: 4 * count], short, count, False))  # files warm
 
-            def stream(count: int = count, processes: bool = processes) -> None:
-                for _ in decode_in_order(paths, short, count, False, processes=processes):
-                    pass
+        def stream(count: int = count) -> None:
+            for _ in decode_in_order(paths, short, count, False):
+                pass
 
-            yield row | cost(stream, len(paths))
+        yield {"kind": "threads", "count": count} | cost(stream, len(paths))
     yield {"kind": "store", "count": cpu_count()} | cost(
         lambda: ImageStore.decode(paths, size, progress=False), len(paths)
     )

@@ -13,10 +13,10 @@ import torch
 from torch import Tensor, nn
 
 from holotype.clustering.balanced_kmeans import balanced_kmeans
+from holotype.clustering.communities import communities, drop_small_communities
 from holotype.clustering.kmeans import semi_supervised_centres
 from holotype.clustering.knn import neighbour_graph
 from holotype.config.schema import TrainConfig
-from holotype.methods._infomap import communities, drop_small_communities
 from holotype.methods.dccl import DCCLConfig
 from holotype.methods.selex import FIRST
 from holotype.training.encoder import Encoder

@@ -3,10 +3,10 @@
     python benchmarks/whole_run.py --out experiments/results/whole_run.jsonl#h200
 
 One command measures, in this order and within --minutes: cached steps with one and with two trained blocks, eager and
-compiled (the first compiling starts with nothing kept); reading images in threads and in processes; a whole run of RPC
-as `holotype train` does it, now and as before; `embed` against the rate of the trunk; eight seeds at once; a step in
-the style of released code. `before` reads in threads and compiles nothing; `between` adds one thing after the other.
-Photographs and weights are made. The file is written after every part, and printed at the end as one line of JSON.
+compiled (the first compiling starts with nothing kept); reading images; a whole run of RPC as `holotype train` does it,
+now and as before; `embed` against the rate of the trunk; eight seeds at once; a step in the style of released code.
+`before` compiles nothing; `between` adds one thing after the other. Photographs and weights are made. The file is
+written after every part, and printed at the end as one line of JSON.
 """
 
 from __future__ import annotations
@@ -58,16 +58,13 @@ from holotype.training import step
 step.WORTH_COMPILING = dict.fromkeys((1, 2), {least})
 from holotype.training import build_token_cache
 build_token_cache.WORTH_COMPILING = {trunk}
-from holotype.data import decode_stream
-decode_stream.PROCESSES_FROM = {processes}
 from holotype.cli import main
 sys.exit(main(sys.argv[1:]))
 """
 KINDS = {
-    "before": {"least": 10**9, "trunk": 400_000, "processes": 10**9},
-    "processes": {"least": 10**9, "trunk": 400_000, "processes": 4},
-    "trunk compiled": {"least": 10**9, "trunk": 0, "processes": 4},
-    "all compiled": {"least": 0, "trunk": 0, "processes": 4},
+    "before": {"least": 10**9, "trunk": 400_000},
+    "trunk compiled": {"least": 10**9, "trunk": 0},
+    "all compiled": {"least": 0, "trunk": 0},
 }
 """What a whole run does otherwise than the version before: each adds to the one above it."""
 ENDS = ("before", "all compiled")
@@ -198,7 +195,7 @@ def embed(bench: Bench, sizes: Sizes) -> Iterator[dict[str, Any]]:
     with tempfile.TemporaryDirectory(dir=bench.scratch, prefix="embed-") as made:
         flags = [flag for flag in collection(bench, Path(made)) if not flag.startswith("--k=")]
         flags = [flag.replace("--backbone.name", "--backbone") for flag in flags]
-        for kind in ("before", "processes"):
+        for kind in ("before", "trunk compiled"):
             out = Path(made) / kind
             seconds = run_once(kind, ["embed", *flags, f"--out={out}"], Path(made))
             yield {

@@ -25,7 +25,7 @@ import json
 import sys
 import time
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -289,6 +289,7 @@ def main(words: Sequence[str] | None = None) -> int:
     parser.add_argument(
         "--half", type=int, default=1, choices=(0, 1), help="with --mixed: 0 for the half that chose"
     )
+    parser.add_argument("--blank", action="store_true", help="take all labels away")
     parser.add_argument("--first", type=int, default=0, help="number of the first random problem")
     parser.add_argument(
         "--table", type=Path, nargs="+", metavar="FILE", help="print the tables of such files"
@@ -318,6 +319,8 @@ def main(words: Sequence[str] | None = None) -> int:
         problems = [whole(dataset, truth, label), *random_problems(dataset, truth, numbers)]
         if given.mixed:
             problems = list(mixed_problems(dataset, truth, given.half, numbers))
+        if given.blank:
+            problems = [replace(one, label=np.full_like(one.label, -1)) for one in problems]
         for problem in problems:
             record["problems"].append(estimate(features, problem))
             print(json.dumps(record["problems"][-1]), flush=True)

@@ -1,20 +1,17 @@
-"""Many images in order: threads and processes give the same, and large JPEG files nearly the pixels of whole ones."""
+"""Many images in order, and large JPEG files with nearly the pixels of whole ones."""
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import numpy as np
 import pytest
 from PIL import Image
 
-from holotype.data import decode_stream
 from holotype.data.decode_stream import (
     DRAFT,
     DRAFT_ERROR,
     DecodedImages,
-    DecodeProcess,
     decode_in_order,
     decode_one,
 )
@@ -67,39 +64,6 @@ def test_only_the_middle_of_a_long_photograph_is_used_whatever_its_scale(tmp_pat
     assert drafted.pixels.shape == whole.pixels.shape == (SHORT, 4 * SHORT, 3)
     assert drafted.note == whole.note
     assert np.abs(drafted.pixels.astype(int) - whole.pixels).mean() <= DRAFT_ERROR[0]
-
-
-@pytest.mark.parametrize("count", [1, 3])
-def test_processes_say_what_threads_say(paths, count) -> None:
-    threads, processes = (
-        list(decode_in_order(paths, SHORT, count, False, processes=processes)) for processes in (False, True)
-    )
-    for one, other in zip(threads, processes, strict=True):
-        assert np.array_equal(one.pixels, other.pixels)
-        assert one[1:] == other[1:]
-
-
-def test_an_image_that_ends_its_process_is_a_problem_and_no_more(paths, monkeypatch) -> None:
-    answered, answer = [], DecodeProcess.__call__
-
-    def killed(self, path):
-        answered.append(path)
-        if len(answered) == 3:
-            self._process.kill()
-            self._process.wait()
-        return answer(self, path)
-
-    monkeypatch.setattr(DecodeProcess, "__call__", killed)
-    found = list(decode_in_order(paths[:6], SHORT, 1, False, processes=True))
-    assert [bool(image.problem) for image in found] == [False, False, True, False, False, False]
-    assert paths[2] in found[2].problem
-
-
-def test_without_processes_threads_do_it_and_say_so(paths, monkeypatch, caplog) -> None:
-    monkeypatch.setattr(decode_stream.sys, "executable", os.devnull)
-    found = list(decode_in_order(paths[:3], SHORT, 2, False, processes=True))
-    assert not any(image.problem for image in found)
-    assert len(caplog.records) == 1
 
 
 def test_what_was_read_once_is_not_read_again(paths, tmp_path) -> None:

@@ -2,7 +2,8 @@
 
 The neighbours of labelled images say how large the known classes are, unlabelled images included, and so how many
 categories there are (class_size.py). The less sure they are, the more counts what is usual: that half of all classes
-are known. Where fewer than two classes are known, the silhouette of k-means at different K decides (k_curve.py).
+are known. Where fewer than two classes are known, the communities of the graph of
+neighbours are counted instead (communities.py).
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ import torch
 from torch import Tensor
 
 from holotype.clustering.class_size import COVERAGE, NEIGHBOURS, ClassSize, measure_classes, subsample_rows
+from holotype.clustering.communities import communities
 from holotype.clustering.k_curve import (
     CountEstimate,
     CountPoint,
@@ -26,10 +28,10 @@ from holotype.clustering.k_curve import (
     Curve,
     clear_peak,
     describe,
-    estimate_by_silhouette,
     has_labels,
     range_words,
 )
+from holotype.clustering.knn import neighbour_graph
 from holotype.data.bursts import one_per_burst
 from holotype.utils.atomic import write_text
 from holotype.utils.console import progress_bar
@@ -48,9 +50,13 @@ AROUND_RANGE, MAX_LOOKS = 1.5, 7
 """The curve beside an answer of class sizes goes beyond its range by this factor, with so many K."""
 LOOK_WORK, LOOK_STEP = 10_000_000, 50_000_000
 """K times images of all looks together, which the time of k-means grows with; and of one that is taken alone."""
+COMMUNITY_LINKS, LEAST_COMMUNITY = 10, 3
+"""Nearest images that an image is linked with; and images of a group that counts."""
+COMMUNITY_RANGE = (-0.55, 0.55)
+"""Of log K, around the number of communities."""
 FINER = 8
 """Most rounds in which a clear peak of that curve is looked at more closely."""
-ESTIMATOR = 6
+ESTIMATOR = 7
 """Raised when the same images give another estimate: those of before are then not taken."""
 
 
@@ -80,8 +86,6 @@ def estimate_count(
     """
     problem = CountProblem(features, label, n_known, k_max, seed, progress, weight)
     answer = estimate_without_curve(problem)
-    if answer.by == "silhouette":
-        return answer
     (low, high), some = problem.bounds, problem.sampled()
     n = len(some.features)
     grid = _probe_neighbours(answer, low, min(high, n), n)
@@ -94,16 +98,40 @@ def estimate_count(
 
 
 def estimate_without_curve(problem: CountProblem) -> CountEstimate:
-    """Estimate by class sizes, without the curve around the answer; by the silhouette where labels say nothing."""
+    """Estimate by class sizes, without the curve around the answer; by communities where labels say nothing."""
     n, n_known, weight = len(problem.features), problem.n_known, problem.weight
     if not has_labels(n_known, int((problem.label >= 0).sum())):
-        return estimate_by_silhouette(problem)
+        return estimate_by_communities(problem)
     rows = subsample_rows(n, NEIGHBOURS, problem.seed)
     if weight is not None:
         n, weight = round(float(weight.sum())), weight[rows.numpy()]
     x, label = problem.features[rows.to(problem.features.device)], problem.label.cpu()[rows]
     sized = measure_classes(x, label, problem.seed, weight)
     return by_class_size(sized, n, n_known, problem.bounds[1])
+
+
+def estimate_by_communities(problem: CountProblem) -> CountEstimate:
+    """Count the communities of the graph of neighbours, without a label.
+
+    Infomap follows a random walk on the graph in which each image is linked with its COMMUNITY_LINKS nearest; where the
+    walk stays for long is a group. Of k-means at different K, the silhouette often prefers the smallest K, whatever
+    there is.
+    """
+    rows = subsample_rows(len(problem.features), NEIGHBOURS, problem.seed)
+    x = problem.features[rows.to(problem.features.device)].float()
+    (low, high), n = problem.bounds, len(x)
+    found = n
+    if n > COMMUNITY_LINKS:
+        graph = neighbour_graph(x - x.mean(0), torch.full((n,), -1), COMMUNITY_LINKS + 1, 0.0)
+        size = np.bincount(communities(graph.maximum(graph.T), problem.seed))
+        found = max(int((size >= LEAST_COMMUNITY).sum()), 1)
+    best, least, most = (min(max(round(found * math.exp(s)), low), high) for s in (0.0, *COMMUNITY_RANGE))
+    estimate = CountEstimate(best, least, most, (), "", "communities")
+    evidence = (
+        "Labels of fewer than two classes cannot help, so this is the number of groups of images that are each other's "
+        "neighbours. Take it as a hint."
+    )
+    return describe(estimate, problem.n_known, high, evidence)
 
 
 def estimate_table(table: Table, features: np.ndarray, device: str, **settings: Any) -> CountEstimate:

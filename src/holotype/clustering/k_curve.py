@@ -1,7 +1,7 @@
 """Curve over the number of clusters K: k-means at different K, scored by its silhouette.
 
 The silhouette needs no labels: (b - a) / max(a, b), with a the distance of an image to the centre of its cluster and b
-that to the nearest other centre. It decides where fewer than two classes are known. The labelled accuracy (GCD, Vaze et
+that to the nearest other centre. A clear peak within the range decides. The labelled accuracy (GCD, Vaze et
 al. 2022: clusters matched to the known classes, labelled images that are then right) is shown beside it. It decides
 nothing: from few labels it is flat up to hundreds of clusters.
 """
@@ -23,19 +23,13 @@ from holotype.clustering.class_size import subsample_rows
 from holotype.clustering.kmeans import CHUNK, kmeans
 from holotype.clustering.metrics import clustering_accuracy
 from holotype.errors import InputError
-from holotype.utils.console import progress_bar
 from holotype.utils.serialization import SchemaError, from_dict
 
 CURVE_RUNS = 4
 """k-means runs per K, each from one greedy k-means++ start."""
-UNCLEAR = 1.15
-"""Where the silhouette decides alone and has no clear peak, the range reaches further by this factor, and by one
-category at least: without, it held the truth in two thirds of small collections (docs/how-many.md)."""
-EvidenceKind = Literal["class sizes", "silhouette"]
+EvidenceKind = Literal["class sizes", "communities"]
 SILHOUETTE_TOLERANCE = 0.1
 """Silhouettes that differ by less than this share of the highest one are held for equal."""
-
-
 MAX_ITER = 100
 """Of a k-means run; a curve needs no last digits."""
 SAMPLE, SAMPLE_PER_CLASS = 10_000, 100
@@ -45,14 +39,6 @@ WORK, LEAST_PER_CLASS = 12_000_000, 10
 LEAST_PER_CLASS per known class."""
 LARGEST_K = 1000
 """Of the search, or twice the known classes if that is more, unless it is told otherwise."""
-WIDE_RANGE = 100
-"""Beyond this K a search that the silhouette leads goes on only while the silhouette has not clearly fallen."""
-STEP = 1.2
-"""Ratio of neighbouring K of the grid."""
-FALLEN_FRACTION = 0.8
-"""The grid ends where the silhouette has twice in a row been below this share of its highest value."""
-FILL = 6
-"""Evaluations in the gaps within the range found."""
 
 
 @dataclass(frozen=True)
@@ -75,14 +61,13 @@ class CountEstimate:
     best: int
     low: int
     high: int
-    """By class sizes, the range that holds the true number in 8 of 10 cases; by the silhouette, where it is nearly as
-    high as at the best one."""
+    """The range that holds the true number in 8 of 10 cases."""
     points: tuple[CountPoint, ...]
     """The curve, by K."""
     words: str
     """The same for people."""
-    by: EvidenceKind = "silhouette"
-    """What decided: how large known classes are, or the silhouette of k-means."""
+    by: EvidenceKind = "class sizes"
+    """What decided: how large known classes are, or the communities of neighbours."""
 
     def as_dict(self) -> dict[str, Any]:
         """For JSON, which knows no NaN: None instead."""
@@ -134,21 +119,6 @@ class CountProblem:
         return dataclasses.replace(self, features=x, label=self.label[rows.to(self.label.device)])
 
 
-def estimate_by_silhouette(problem: CountProblem) -> CountEstimate:
-    """Estimate the number of categories by the silhouette of k-means, without a label."""
-    problem = problem.sampled()
-    low, high = problem.bounds
-    grid = _grid(low, high)
-    with progress_bar("Counting categories", len(grid) + FILL, problem.progress) as advance:
-        curve = Curve(problem, advance)
-        _climb(curve, grid)
-        found = read_silhouette(curve.points, problem.n_known, high)
-        # a few K in the gaps of the range, so that its ends do not hang on single points
-        for k in sorted({*np.linspace(found.low, found.high, FILL + 2).round().astype(int).tolist()}):
-            curve.at(k)
-    return read_silhouette(curve.points, problem.n_known, high)
-
-
 def sample_size(n_known: int) -> int:
     """Return how many images k-means sees at most."""
     least = max(LEAST_PER_CLASS * n_known, WORK // max(1, n_known))
@@ -172,15 +142,6 @@ def k_bounds(n: int, n_unlabelled: int, n_known: int, k_max: int | None) -> tupl
             f"--k-max {k_max} is smaller than the {low} known classes, which count too; raise it."
         )
     return low, min(k_max, n)
-
-
-def _grid(low: int, high: int) -> list[int]:
-    """low, high and K between, each STEP times the one before, all different."""
-    grid, k = [low], float(low)
-    while grid[-1] < high:
-        k = max(k * STEP, grid[-1] + 1)
-        grid.append(min(int(k), high))
-    return grid
 
 
 class Curve:
@@ -248,53 +209,6 @@ def _stability(clusters: Sequence[np.ndarray]) -> float:
 
     pairs = [(a, b) for i, a in enumerate(clusters) for b in clusters[:i]]
     return float(np.mean([adjusted_rand_score(a, b) for a, b in pairs]))
-
-
-def _climb(curve: Curve, grid: Sequence[int]) -> None:
-    """Along the grid until the silhouette has clearly fallen.
-
-    Large K cost most and tell least. The silhouette often only falls, and is followed up to WIDE_RANGE all the same.
-    """
-    best, below = 0.0, 0
-    for k in grid:
-        value = curve.at(k).silhouette
-        best = max(best, value)
-        below = below + 1 if value < FALLEN_FRACTION * best else 0
-        if below >= 2 and k >= WIDE_RANGE:
-            return
-
-
-def read_silhouette(points: Sequence[CountPoint], n_known: int, k_max: int) -> CountEstimate:
-    """Read number and range off a curve (by K). k_max: where the search had to end."""
-    usable = [p for p in points if not math.isnan(p.silhouette)]
-    if not usable:
-        only = points[0].k
-        told = f"{only} is the only number of categories that so few images allow."
-        return CountEstimate(only, only, only, tuple(points), told)
-    values = np.array([p.silhouette for p in usable])
-    peak = int(values.argmax())
-    low, high = _around(values, peak, values[peak] - SILHOUETTE_TOLERANCE * abs(values[peak]))
-    estimate = CountEstimate(usable[peak].k, usable[low].k, usable[high].k, tuple(points), "", "silhouette")
-    if clear_peak(points) is None:
-        wide = (max(2, math.floor(estimate.low / UNCLEAR)), min(k_max, math.ceil(estimate.high * UNCLEAR)))
-        estimate = dataclasses.replace(
-            estimate, best=math.ceil((estimate.best + estimate.high) / 2), low=wide[0], high=wide[1]
-        )
-    evidence = (
-        f"Labels of fewer than two classes cannot help, so this is the silhouette alone: {values[peak]:.2f} at "
-        f"{usable[peak].k}, and within {SILHOUETTE_TOLERANCE:.0%} of it up to {usable[high].k}. Take it as a hint."
-    )
-    return describe(estimate, n_known, k_max, evidence)
-
-
-def _around(values: np.ndarray, peak: int, least: float) -> tuple[int, int]:
-    """First and last index of the stretch around `peak` whose values reach `least`."""
-    low = high = peak
-    while low > 0 and values[low - 1] >= least:
-        low -= 1
-    while high < len(values) - 1 and values[high + 1] >= least:
-        high += 1
-    return low, high
 
 
 def clear_peak(points: Sequence[CountPoint]) -> CountPoint | None:

@@ -14,7 +14,7 @@ Differs, and why:
                 by rank instead of by image, hidden ones included: almost inert, and a leak. Here labels speak only
                 where both ends have one: of one class, the edge is strong; of two, there is none. In `as_run` labels
                 play no part, which is as close as one comes without looking at hidden classes.
-  communities   by a map equation of our own (methods/_infomap.py), since the package infomap is GPL; it is used
+  communities   by a map equation of our own (clustering/communities.py), since the package infomap is GPL; it is used
                 where `communities = infomap` asks for it.
   warm-up       The released one leaves the rate at 0 for the whole first epoch; ours is (e + 1) / 5 of it in the first
                 five of 200 epochs, then a cosine over the rest.
@@ -31,13 +31,12 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
+from holotype.clustering.communities import CommunityEngine, check_community_engine
 from holotype.clustering.knn import Edges
 from holotype.config.parse import Cosine, Count, Positive, UnitInterval, Weight
 from holotype.data.samplers import balanced_rows
 from holotype.losses.contrastive import concept_nce, update_concept_memory
-from holotype.methods._infomap import (
-    CommunityEngine,
-    check_community_engine,
+from holotype.methods._concepts import (
     concept_means,
     find_concepts,
     warn_few_concepts,

@@ -25,7 +25,7 @@ log = logging.getLogger("holotype")
 
 COMPILER = "inductor"
 """By torch's name."""
-WORTH_COMPILING = {1: 30_000, 2: 4_000}
+WORTH_COMPILING = {1: 30_000, 2: 6_000}
 """Steps of a stage from which on compiling pays, by the number of trained blocks: half a minute, where nothing is kept
 from an earlier run, against a millisecond of a step."""
 KEPT_STEPS = 64

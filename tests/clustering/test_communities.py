@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from scipy.sparse import csr_array
 
+from holotype.clustering.communities import Moves, codelength, communities, drop_small_communities, network
 from holotype.errors import InputError
-from holotype.methods._infomap import Moves, codelength, communities, drop_small_communities, network
 
 GOLDEN = np.load(Path(__file__).parents[1] / "parity/dccl.npz")
 GRAPHS = ["blobs12x20", "blobs30x20", "small_and_outliers", "touching_a"]
