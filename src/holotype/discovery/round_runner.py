@@ -29,7 +29,6 @@ from holotype.data.load import check_trainable
 from holotype.data.table import Table
 from holotype.discovery.collection import shown_names
 from holotype.discovery.constraints import check_images_left, unreadable_labels, visible_classes
-from holotype.discovery.first_look import FIRST_LOOK_FILE, write_first_look
 from holotype.discovery.plan import Round
 from holotype.discovery.training_plan import (
     applicable_methods,
@@ -90,10 +89,7 @@ def run_round(round: Round) -> None:
     check_embedded(round.table, embedded.features, round.out, round.least_classes)
     k, count = choose_k(round, embedded.features)
     check_enough(round.active, k)
-    with round.clock.step("first look"):
-        write_first_look(round.own, round.active, embedded.features, k, round.config.seed)
     discover_categories(round, embedded, k, count)
-    (round.own / FIRST_LOOK_FILE).unlink(missing_ok=True)
 
 
 def apply_class_labels(round: Round, embedded: Embeddings) -> None:
