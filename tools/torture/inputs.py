@@ -178,10 +178,10 @@ def _broken(world: World, case: Case) -> list[str]:
 
 def decoded(path: str, thumbnail: bool = True) -> list[str]:
     """Read an image as a run does, and as a report does; what is wrong with what came out."""
-    from holotype.data.image_store import _decode_one
+    from holotype.data.decode_stream import decode_one
     from holotype.report.thumbnails import SIDE, _thumbnail
 
-    found = _decode_one(path, SHORT)
+    found = decode_one(path, SHORT)
     if found.problem:
         odd = found.pixels.size or not found.problem.endswith(".")
         return [f"odd problem {found.problem!r}"] if odd else []

@@ -37,7 +37,6 @@ MOST_IMAGES, BATCH, LARGEST = 1_000, 32, 20
 
 def look(images: str, run: str) -> None:
     """Print what there is to see."""
-    logging.getLogger("holotype").setLevel(logging.ERROR)
     table = load_table(images)
     say(groups=first_groups(table))
     lines = list[str]()
@@ -75,6 +74,7 @@ def first_groups(table: Table) -> list[list[int]]:
 
 
 if __name__ == "__main__":
+    logging.getLogger("holotype").setLevel(logging.ERROR)
     try:
         look(*sys.argv[1:])
         os._exit(0)  # as in lookup.py

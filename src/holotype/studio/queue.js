@@ -57,7 +57,7 @@ function imageQuestions() {
   queue.unsure = 0;
   for (const i of onePerBurst(list)) {
     const c = now.category[i];
-    if (framesOf(i).some((frame) => queue.asked.has(`image ${now.keys[frame]}`)) || isAnswered(i) || !++queue.unsure || found.length >= MOST_SINGLES || (count.get(c) ?? 0) >= PER_CATEGORY) continue;
+    if ([i, ...framesOf(i)].some((frame) => queue.asked.has(`image ${now.keys[frame]}`)) || isAnswered(i) || !++queue.unsure || found.length >= MOST_SINGLES || (count.get(c) ?? 0) >= PER_CATEGORY) continue;
     count.set(c, (count.get(c) ?? 0) + 1);
     found.push({ kind: "image", key: `image ${now.keys[i]}`, category: now.categories[c], images: [i], value: doubtOf([i]) * Math.max(1, framesOf(i).length) });
   }
