@@ -47,7 +47,10 @@ def train_in_turns(loops: Mapping[str, Loop], *, fewer: str = "--parallel") -> d
     ended: dict[str, LoopEnd] = {}
     show = any(loop.progress for loop in loops.values()) and rank() == 0
     total = sum(loop.total_steps for loop in loops.values())
-    with StopRequest() as stop, TrainingBar(show, f"{len(loops)} runs" if len(loops) > 1 else "Training", total) as bar:
+    with (
+        StopRequest() as stop,
+        TrainingBar(show, f"{len(loops)} runs" if len(loops) > 1 else "Training", total) as bar,
+    ):
         turns = {name: loop.training(stop, bar.part(name)) for name, loop in loops.items()}
         while turns:
             for name in list(turns):

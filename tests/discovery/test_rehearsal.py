@@ -1,0 +1,90 @@
+"""The rehearsal: which labels are hidden, when an image counts as right, and whom the hidden labels trust."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+from holotype.data.table import Table
+from holotype.discovery.rehearsal import MIN_JUDGED, choose_blend, hidden_right, hide_labels
+from holotype.results.ensemble import Training
+
+K, KNOWN, EACH, LABELLED = 12, 8, 30, 15
+
+
+def make_table(labelled: int = LABELLED, known: int = KNOWN) -> tuple[Table, np.ndarray]:
+    truth = np.repeat(np.arange(K), EACH)
+    names = np.array([f"c{i:02d}" for i in range(K)], dtype=object)
+    has = (truth < known) & (np.arange(K * EACH) % EACH < labelled)
+    label = np.where(has, names[truth], "")
+    paths = np.array([f"{i}.png" for i in range(K * EACH)], dtype=object)
+    return Table(paths, label, tuple(names[:known])), truth
+
+
+def test_a_quarter_of_the_classes_and_a_fifth_of_the_other_labels_are_hidden() -> None:
+    table, _ = make_table()
+    hidden = hide_labels(table, seed=3)
+    assert hidden is not None
+    assert len(hidden.known) == 6
+    assert set(hidden.label) - {""} == set(hidden.known) < set(table.known)
+    for name in hidden.known:
+        assert (hidden.label == name).sum() == 12
+    away = hidden.label != table.label
+    assert (hidden.label[away] == "").all()
+    assert (hide_labels(table, seed=3).label == hidden.label).all()
+    assert (hide_labels(table, seed=4).label != hidden.label).any()
+
+
+def test_few_labels_are_not_judged_by_and_few_classes_stay() -> None:
+    assert hide_labels(make_table(labelled=4)[0], seed=0) is None
+    three = hide_labels(make_table(labelled=30, known=3)[0], seed=0)
+    assert three is None  # eighteen labels
+    assert MIN_JUDGED > 18
+
+
+def test_frames_of_a_burst_lose_their_label_together() -> None:
+    table, _ = make_table(labelled=EACH)
+    group = np.array([f"b{i // 5}" for i in range(len(table))], dtype=object)
+    hidden = hide_labels(dataclasses.replace(table, group=group), seed=0)
+    assert hidden is not None
+    for name in set(group):
+        rows = (group == name) & (table.label != "")
+        assert len(set(hidden.label[rows])) <= 1
+
+
+def test_a_hidden_class_is_right_in_the_category_that_is_matched_with_it() -> None:
+    label = np.array(["x", "x", "y", "y", "y", "x"], dtype=object)
+    table = Table(np.array(list("abcdef"), dtype=object), label, ("x", "y"))
+    hidden = dataclasses.replace(
+        table, label=np.array(["x", "", "", "", "", "x"], dtype=object), known=("x",)
+    )
+    # x is 0; the class y was hidden: two of its three images lie in category 2
+    right = hidden_right(table, hidden, np.array([0, 0, 2, 2, 1, 0]))
+    assert right.tolist() == [True, True, True, False]
+    assert hidden_right(table, hidden, np.array([0, 1, 0, 0, 0, 0])).tolist() == [False] * 4
+
+
+@pytest.mark.parametrize(
+    ("trained", "noise", "name"),
+    [("truth", 3.0, "trainings"), ("one class", 0.1, "frozen"), ("truth", 0.1, "together")],
+)
+def test_the_side_that_places_hidden_labels_right_is_taken(trained, noise, name) -> None:
+    table, truth = make_table()
+    random = np.random.default_rng(0)
+    hidden = hide_labels(table, seed=0)
+    assert hidden is not None
+    index = {c: i for i, c in enumerate(hidden.known)}
+    new = iter(range(len(hidden.known), K))
+    own = np.array([index[f"c{i:02d}"] if f"c{i:02d}" in index else next(new) for i in range(K)])
+    category = own[truth] if trained == "truth" else np.full(len(truth), own[0])
+    features = (np.eye(K, 24)[truth] + noise * random.normal(size=(len(truth), 24))).astype(np.float32)
+    said = Training(category, np.ones(len(truth), np.float32))
+    found = choose_blend(table, hidden, [said], features, K, "cpu")
+    assert found.name == name
+    assert found.judged == int((table.label != hidden.label).sum())
+    assert found.right is not None
+    _, trainings, frozen = found.right
+    assert (trainings > frozen) == (name == "trainings") or name == "together"
+    assert all(0 <= share <= 1 for share in found.right)
