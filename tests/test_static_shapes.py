@@ -5,7 +5,9 @@ backward on tensors that have shapes but no values.
 """
 
 import ast
+import importlib
 import inspect
+import pkgutil
 import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -17,6 +19,7 @@ from torch import Tensor
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 import holotype
+from holotype import losses
 from holotype.losses import (
     affinity,
     classification,
@@ -32,20 +35,10 @@ from holotype.losses import (
     subspace,
 )
 
-ROOMS = (
-    affinity,
-    classification,
-    contrastive,
-    hyperbolic,
-    ops,
-    ova,
-    pseudo_labels,
-    rank_stats,
-    relational,
-    self_expertise,
-    sinkhorn,
-    subspace,
-)
+ROOMS = [
+    importlib.import_module(f"{losses.__name__}.{room.name}")
+    for room in pkgutil.iter_modules(losses.__path__)
+]
 PACKAGE = Path(holotype.__file__).parent
 MASK_NAME = re.compile(r"(^|_)(labelled|unlabelled|mask|valid|positive|negative)$")
 VALUE_CALLS = {"nonzero", "masked_select", "argwhere", "item", "tolist", "unique", "flatnonzero"}

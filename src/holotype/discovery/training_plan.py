@@ -269,7 +269,7 @@ def train_side_by_side(
     ends = train_in_turns(loops, fewer="--seeds")
     if stopped := [end.outcome for end in ends.values() if isinstance(end.outcome, Stopped)]:
         raise stopped[0]
-    said = [end.prediction() for end in (ends[name] for name in loops)]
+    said = [ends[name].prediction() for name in loops]
     return runs[: len(seeds)], said[: len(seeds)], said[-1] if hidden is not None else None
 
 

@@ -15,13 +15,12 @@ import torch.nn.functional as F
 
 from holotype.clustering.kmeans import semi_supervised_centres
 from holotype.data.table import first_frames
+from holotype.methods.base import SOFTNESS
 from holotype.results.ensemble import Training
 from holotype.results.lda import finite_rows
 
 STARTS = 3
 """Of each partition; the one with the lowest inertia is taken."""
-TEMPERATURE = 0.1
-"""Of the softmax of squared distances, which says how sure a vote is."""
 FIT_ROWS = 20_000
 """Images that centres are found from, at most; the others go to the nearest."""
 
@@ -102,7 +101,7 @@ def frozen_votes(
         category = np.full(len(embedded), -1)
         probability = np.full(len(embedded), np.nan, np.float32)
         parts = [
-            (-(torch.cdist(part, centres) ** 2) / TEMPERATURE).softmax(1).max(1) for part in x.split(FIT_ROWS)
+            (-(torch.cdist(part, centres) ** 2) / SOFTNESS).softmax(1).max(1) for part in x.split(FIT_ROWS)
         ]
         category[rows] = torch.cat([part.indices for part in parts]).cpu().numpy()
         probability[rows] = torch.cat([part.values for part in parts]).cpu().numpy()
