@@ -31,7 +31,7 @@ import posixpath
 import re
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -41,11 +41,13 @@ import numpy as np
 from harness import interval_of, one_sentence, read_record, script_parser, short, table
 from holotype.config.parse import value_text
 from holotype.errors import InputError
-from holotype.methods import METHODS
+from holotype.methods import METHODS, WRAPPERS
 from holotype.runs.method_info import (
     MethodInfo,
     method_info,
+    paper_docstring,
     recipe_title,
+    split_docstring,
     stage_line,
     stage_names,
 )
@@ -65,16 +67,13 @@ from holotype.utils.atomic import write_text
 from study_tables import (
     KINDS,
     Choice,
-    commits_of,
     ends_of,
     name_of,
     own_cell,
     printed_on,
     progress_of,
     published_cell,
-    seeds,
     study_table,
-    union,
 )
 
 TOP = Path(__file__).resolve().parent.parent
@@ -293,12 +292,13 @@ def backbone_notes(record: NetworkRow) -> list[str]:
 # What a method computes, its settings, presets and differences are read from it (runs/method_info.py), what was
 # measured from experiments/results. Why p differs from the published one is written by hand, below the block.
 
-CARD_STUDIES = ("peers", "peers-cifar")
-"""Whose rows a card shows: the comparison of all methods, for which there is p."""
+CARD_STUDIES = {
+    "../results.md#all-methods": ("peers", "peers-cifar"),
+    "../studies/newer.md": ("newer",),
+}
+"""Page with whole tables -> studies whose rows a card shows, for which there is p; the first page that has any."""
 APART = 0.3
 """Where p differs by more than this from the published one, the card says why."""
-CARD_READING = "../studies/reading.md"
-"""What is true of the tables of every card stands there once."""
 UNLAWFUL = r"\* Cannot be right as printed, or rests on such a score."
 
 
@@ -317,17 +317,28 @@ def methods_table() -> str:
 
 def card_page(name: str, top: Path, results: Records) -> str:
     """All that is known of one method. top: the folder that holds experiments/."""
-    found = method_info(name)
+    found = own_info(name)
     parts = [*head(found), *works(name), *computes(found), *settings_part(found), *differs(found)]
     parts += with_note(["## Results", *results_part(name, top, results)])
     return "\n\n".join(parts)
 
 
+def own_info(name: str) -> MethodInfo:
+    """The facts of a method; of a wrapper before one, `eagc+simgcd`, the wrapper's alone: the method has its card."""
+    found = method_info(name)
+    wrapper, _, inner = name.partition("+")
+    if not inner:
+        return found
+    kind = WRAPPERS[wrapper]
+    _, computes, differing = split_docstring(paper_docstring(kind))
+    settings = tuple(row for row in found.settings if row.key.startswith(f"method.{wrapper}."))
+    own = replace(found, card=kind.card, computes=computes, differs=differing, settings=settings)
+    return replace(own, recipes={}, presets={})
+
+
 def words(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     """Markdown of cells that may hold anything."""
-    rule = ["---"] * len(head)
-    every = (head, rule, *([cell.replace("|", r"\|") for cell in row] for row in rows))
-    return "\n".join("| " + " | ".join(cells) + " |" for cells in every)
+    return table(head, [[cell.replace("|", r"\|") for cell in row] for row in rows], words=len(head))
 
 
 # -- what the method says of itself -------------------------------------------------------------------
@@ -422,44 +433,42 @@ class Result:
         return self.p is not None and self.printed is not None and abs(self.p - self.printed.p) > APART
 
 
-def results_of(method: str, top: Path, results: Records) -> Iterator[Result]:
-    """Every row of CARD_STUDIES with this method, as far as it was run. top: the folder that holds experiments/."""
-    records = list(results.by_key.values())
-    for path in (top / "experiments" / f"{name}.yaml" for name in CARD_STUDIES):
+def results_of(method: str, studies: Sequence[str], top: Path, results: Records) -> Iterator[Result]:
+    """Every row of these studies with a method, or a wrapper and any; top: the folder that holds experiments/."""
+    records, wrapper = list(results.by_key.values()), method.partition("+")[0] if "+" in method else ""
+    for path in (top / "experiments" / f"{name}.yaml" for name in studies):
         study = read_study(path) if path.exists() else None
         for one in study.rows.values() if study else ():
-            for dataset in map(name_of, one.datasets if one.method == method else ()):
+            named = one.method.startswith(f"{wrapper}+") if wrapper else one.method == method
+            for dataset in map(name_of, one.datasets if named else ()):
                 if study and (made := select_records(study, one, dataset, records)):
                     row, ends = make_row(made, one.name), {FLOOR, FOOTNOTE_MARK} <= set(study.rows)
                     p = progress_of(row, ends_of(study, dataset, records)) if ends else None
-                    printed = published_progress(method, printed_on(dataset)) if ends else None
+                    printed = published_progress(one.method, printed_on(dataset)) if ends else None
                     yield Result(one.name, row, p, printed)
 
 
 def results_part(name: str, top: Path, results: Records) -> Iterator[str]:
-    rows = list(results_of(name, top, results))
-    if not rows:
-        yield "No record of its runs is in `experiments/results`."
-        return
-    yield "All / Old / New, and p:"
-    yield "\n".join(map(result_line, rows))
-    backbones = ", ".join(union([one.row.facts["backbone"]] for one in rows))
-    told = [
-        f"[How to read it]({CARD_READING}). Seeds {', '.join(union([seeds(one.row.seeds)] for one in rows))}; "
-        f"backbone {backbones}; commits {commits_of(one.row for one in rows)}; "
-        f"{', '.join(union(one.row.hardware for one in rows))}. Commands: [results](../results.md#all-methods)."
-    ]
-    if any(one.apart for one in rows):
-        told.append(f"Bold: more than {APART} from the published p; [why](#why-p-differs).")
-    yield " ".join(told)
+    """All and p; Old, New and how the runs were made stand once, on the page with the tables."""
+    for page, studies in CARD_STUDIES.items():
+        if rows := list(results_of(name, studies, top, results)):
+            yield "\n".join(map(result_line, rows))
+            told = [f"[Old, New, seeds, commits and commands]({page})."]
+            if any(one.apart for one in rows):
+                told.append(f"Bold: more than {APART} from the published p; [why](#why-p-differs).")
+            yield " ".join(told)
+            return
+    yield "No record of its runs is in `experiments/results`."
 
 
 def result_line(one: Result) -> str:
-    facts, p = one.row.facts, own_cell(one.p)
-    scores = " / ".join(mean_and_std(one.row.scores[score]) for score in SCORE_COLUMNS)
-    told = f"{one.name} on {facts['dataset']}, {facts['mode']}: {scores}"
-    marked = f"**{p}**" if one.apart else p
-    return f"- {told}; p {marked}, published {published_cell(one.printed)}" if one.printed else f"- {told}"
+    p = own_cell(one.p)
+    told = f"- {one.name} on {one.row.facts['dataset']}: All {mean_and_std(one.row.scores['all'])}"
+    told += " (one seed)" * (len(one.row.seeds) == 1)
+    if not p:
+        return told
+    marked = f"{told}, p **{p}**" if one.apart else f"{told}, p {p}"
+    return f"{marked} (published {published_cell(one.printed)})" if one.printed else marked
 
 
 def with_note(parts: list[str]) -> list[str]:

@@ -116,10 +116,11 @@ Record = dict[str, Any]
 NAMES = {name: found.card.title for name, found in METHODS.items() if found.card is not None}
 
 
-def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """Markdown; the first two columns are words, the others numbers."""
-    rule = ["---" if i < 2 else "---:" for i in range(len(head))]
-    return "\n".join("| " + " | ".join(cells) + " |" for cells in (head, rule, *rows))
+def table(head: Sequence[str], rows: Sequence[Sequence[str]], words: int = 2) -> str:
+    """Markdown; the first columns, as many as `words`, are words, the others numbers."""
+    rule = "|".join("---" if i < words else "---:" for i in range(len(head)))
+    first, *others = ("| " + " | ".join(cells) + " |" for cells in (head, *rows))
+    return "\n".join((first, f"|{rule}|", *others))
 
 
 def pipeline(row: Record) -> str:

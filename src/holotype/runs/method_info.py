@@ -86,7 +86,7 @@ def method_info(name: str) -> MethodInfo:
         raise
     except Exception as error:  # whatever a method of somebody else does when it is imported or built
         raise InputError(f"The method {name} cannot be built ({type(error).__name__}: {error}).") from error
-    told = [split_docstring(_paper_docstring(part)) for part in kind.parts or (kind,)]
+    told = [split_docstring(paper_docstring(part)) for part in kind.parts or (kind,)]
     title, computes, differs = (
         end.join(texts) for end, texts in zip(("; ", "\n\n", "\n\n"), zip(*told, strict=True), strict=True)
     )
@@ -105,7 +105,7 @@ def method_info(name: str) -> MethodInfo:
     )
 
 
-def _paper_docstring(kind: type[Method]) -> str:
+def paper_docstring(kind: type[Method]) -> str:
     """Return the docstring that names the paper and shows the equation: that of its module, or its own."""
     module = sys.modules.get(kind.__module__)
     return inspect.cleandoc((module and module.__doc__) or vars(kind).get("__doc__") or "")
