@@ -157,7 +157,6 @@ class DCCL(GCD):
       ends at 3e-4.
     - The last epoch is used; the released code keeps the best one by the hidden classes.
     - Only CUB's settings are published; those for CIFAR-100 are those of the authors' later MGCE.
-    - Weight decay spares biases and other one-dimensional parameters.
     """
 
     Config = DCCLConfig

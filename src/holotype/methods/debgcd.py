@@ -8,9 +8,8 @@ are weighted by how certain the detector is; and the detector, one binary classi
 s_ID(x) = max_c p_in(x, c), u = 1 - s_ID, certainty d = |2u - 1|.
 Inference uses SimGCD's classifier alone; s_ID is returned as the known-ness of an image.
 
-Written from the published description; no line of the authors' code was used. On fine-grained data the
-published system trains two blocks (`--backbone.train-blocks 2`, set by the recipes), RPC one: a
-comparison must say which.
+On fine-grained data the published system trains two blocks (`--backbone.train-blocks 2`, set by the
+recipes), RPC one: a comparison must say which.
 """
 
 from __future__ import annotations

@@ -13,11 +13,7 @@ Novel ones are grouped by how they stand to the known classes' prototypes:
     L_new = sum_ij w_new(i) w_new(j) s_ij || r_i - r_j ||^2.                                          (R6)
 
 The paper leaves a dozen choices open (docs/methods.md). Preset `reading` follows the text with the least that makes it
-trainable, and loses the known classes (docs/studies/rpc-parts.md). Preset `default` differs in three keys:
-  base = "debgcd"                  the debiased classifier keeps known classes together;
-  pairing.filter = "pseudo_match"  an anchor is grouped with images that the classifier puts in its class;
-  new.sharpen = 6                  w_new^6 in L_new: what may be known hardly counts.
-L_new exactly as printed overflows (one pair weighs up to 1.6 million); it stays in losses/relational.py.
+trainable, and loses the known classes (docs/studies/rpc-parts.md).
 """
 
 from __future__ import annotations

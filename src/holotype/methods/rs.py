@@ -68,8 +68,7 @@ class RS(Method):
     - Views are crops and flips, and the last epoch is used.
     - Your own collection trains at a rate of 0.01: at 0.1, the rate for CIFAR and ImageNet, the features of the
       embedded sample all become alike.
-    - The ramp and the drops of the rate are shares of any training; weight decay spares biases and other
-      one-dimensional parameters.
+    - The ramp and the drops of the rate are shares of any training.
     """
 
     Config = RSConfig

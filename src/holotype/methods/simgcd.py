@@ -3,10 +3,8 @@
     L = (1 - lam) * (L_cls_u + eps * L_me) + lam * L_cls_s + (1 - lam) * L_con_u + lam * L_con_s
 
 over two weak views of every image. L_cls_s and L_con_s see the labelled images, the others all of them.
-Values are those of the released code, which differ from the paper's text: the unsupervised contrastive
-temperature is 1.0 and the supervised one 0.07, the teacher warms up linearly, and the entropy term
-L_me = log K - H(mean prediction) stands inside (1 - lam). `memax_target = "collection"`, for few labels, is ours: the
-mean weighs labelled and unlabelled images as the collection holds them, not half and half as the batch does.
+L_me = log K - H(mean prediction). `memax_target = "collection"`, for few labels, is ours: the mean weighs labelled and
+unlabelled images as the collection holds them, not half and half as the batch does.
 """
 
 from __future__ import annotations
@@ -71,10 +69,9 @@ class SimGCD(Method):
     Summary: A classifier with a prototype per category learns from labels, and from its own sharpened predictions on
         another view of the same image.
     Differs:
-    - Values are those of the released code where the text says otherwise: temperature 1.0 of the contrastive loss
-      without labels, a linear warm-up of the teacher's temperature.
+    - Values are those of the released code where the text says otherwise: temperatures 1.0 and 0.07 of the contrastive
+      losses, a linear warm-up of the teacher's temperature, the entropy term inside (1 - lam).
     - The rate rises over the first twentieth of the epochs; the preset as_run takes that back.
-    - For a folder of photographs, the entropy term weighs labelled and unlabelled images by their numbers.
     """
 
     Config = SimGCDConfig

@@ -7,11 +7,8 @@ the network stands still, and the network from (x_1, sg P(x_1)), the same crop w
 prompt stands still. Whoever stands still is called with detached parameters: it gets no gradient, and its momentum
 rests too. Images are placed by their prompted features.
 
-A step of the network is one for which floor((i + 1) / 20) is odd. The released code counts i anew in each epoch, so
-that with fewer than 20 steps an epoch the network never learns: here i counts over the stage (`as_run`: as released).
-The first stage, which the paper loads as a finished checkpoint, is a part of the run; the second is 5 times as long, as
-published (`short`: once as long). The prompt warms up for 1000 steps, a tenth of the stage at most; the frame is 30
-pixels wide at 224, and in proportion elsewhere; patches are those of the network. The last epoch is used.
+A step of the network is one for which floor((i + 1) / 20) is odd, i counted over the stage. The second stage is 5 times
+as long as the first, as published (`short`: once as long). The frame is 30 pixels wide at 224.
 """
 
 from __future__ import annotations
@@ -82,8 +79,7 @@ class SPTNet(SimGCD):
       never trains the network.
     - SimGCD's checkpoint is the first stage of the run; the last epoch is used.
     - The rate of that stage rises over the first twentieth of the epochs; --train.warmup 0 takes that back.
-    - The warm-up of the prompt is at most a tenth of the stage, that of the teacher a hundredth; the frame follows
-      the image's size.
+    - The prompt warms up for 1000 steps, at most a tenth of the stage; the frame follows the image's size.
     - On data of your own the rates are those of FGVC-Aircraft.
     """
 

@@ -105,7 +105,7 @@ class UNO(Method):
     - Views are crops and flips, and the last epoch is used.
     - The rate follows a cosine from the first step on, times the warm-up; the released one begins its cosine after the
       warm-up, and changes once an epoch.
-    - The warm-up is a share of any training; weight decay spares biases and other one-dimensional parameters.
+    - The warm-up is a share of any training.
     """
 
     Config = UNOConfig
