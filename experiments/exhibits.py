@@ -38,7 +38,7 @@ from typing import Any
 
 import numpy as np
 
-from harness import interval_of, one_sentence, read_record, script_parser, short, table
+from harness import interval_of, one_sentence, read_record, script_parser, table
 from holotype.config.parse import value_text
 from holotype.errors import InputError
 from holotype.methods import METHODS, WRAPPERS
@@ -236,56 +236,50 @@ def print_pairs(names: Sequence[str], folder: Path) -> None:
 
 
 NetworkRow = dict[str, Any]
-HEAD = ["Network", "Feature", "Tail", "ms an image", "tail, ms", "whole block, ms"]
 FACTS = ("hardware", "torch", "timm", "commit")
 
 
 def backbones_table(path: Path) -> str:
+    """The networks of each tail, a family once, and how much faster the tail is than the whole block."""
     record = read_record(path, ("rows", *FACTS), "backbones.py")
-    first = {row["family"]: row for row in reversed(record["rows"])}
-    shown = (row for row in record["rows"] if row is first[row["family"]] and "refused" not in row)
-    body = [backbone_cells(row) for row in shown]
-    return "\n\n".join([table(HEAD, body), *backbone_notes(record)])
-
-
-def backbone_cells(row: NetworkRow) -> list[str]:
-    name = f"`{row['name']}`"
-    used, whole = row["blocks"]
-    cut = "" if used == whole else f" ({used} of {whole} blocks)"
-    return [
-        f"{name}{cut}",
-        row["feature"] + ("" if row["timm"] else " (timm: mean)"),
-        row["tail"],
-        *(short(row[key]) for key in ("network_ms", "tail_ms", "whole_ms")),
-    ]
+    kinds: dict[str, list[NetworkRow]] = {}
+    for row in record["rows"]:
+        if "refused" not in row:
+            kinds.setdefault(row["tail"], []).append(row)
+    body = []
+    for kind, rows in sorted(kinds.items()):
+        gains = [row["whole_ms"] / row["tail_ms"] for row in rows]
+        families = "; ".join(dict.fromkeys(row["family"] for row in rows))
+        body.append(
+            [kind, families, "" if kind == "WholeTail" else f"{min(gains):.1f} to {max(gains):.1f} times"]
+        )
+    return "\n\n".join(
+        [table(["Tail", "Networks", "Faster than the whole block"], body), backbone_note(record)]
+    )
 
 
 def scientific(value: float) -> str:
     return "0" if value == 0 else f"{value:.0e}".replace("e-0", "e-")
 
 
-def backbone_notes(record: NetworkRow) -> list[str]:
-    rows = record["rows"]
-    refused = [row["name"] for row in rows if "refused" in row]
-    kinds: dict[str, list[float]] = {}
-    for row in rows:
-        if "refused" not in row and row["tail"] != "WholeTail":
-            kinds.setdefault(row["tail"], []).append(row["whole_ms"] / row["tail_ms"])
-    gains = "; ".join(
-        f"{kind} {min(found):.1f} to {max(found):.1f} times" for kind, found in sorted(kinds.items())
+def backbone_note(record: NetworkRow) -> str:
+    rows = [row for row in record["rows"] if "refused" not in row]
+    refused = [row["name"].partition(".")[0] for row in record["rows"] if "refused" in row]
+    off = {
+        double: max(
+            (row[key] for row in rows for key in ("values", "gradients") if row["double"] is double),
+            default=0,
+        )
+        for double in (True, False)
+    }
+    return (
+        f"{len(rows)} networks with random weights on {record['hardware']}, torch {record['torch']}, timm "
+        f"{record['timm']}, commit {record['commit']} (`python benchmarks/backbones.py`; each: "
+        f"`experiments/results/backbones.jsonl`); forward and backward of an image whose trunk is done. Values and "
+        f"gradients of the last block equal timm's to {scientific(off[True])} of the largest in double precision, to "
+        f"{scientific(off[False])} where a network has single precision alone. Refused, without last blocks of a plain "
+        f"vision transformer: {', '.join(refused)}."
     )
-    single = [row["name"] for row in rows if row.get("double") is False]
-    exact = [row for row in rows if "refused" not in row and row.get("double") is not False]
-    off = max(row[key] for row in exact for key in ("values", "gradients"))
-    return [
-        f"The first network of each family, of {len(rows)} measured with random weights on {record['hardware']}, torch "
-        f"{record['torch']}, timm {record['timm']}, commit {record['commit']} (`python benchmarks/backbones.py`; all: "
-        f"`experiments/results/backbones.jsonl`). Refused, without last blocks of a plain vision transformer: "
-        f"{', '.join(refused)}. In double precision all others equal timm's numbers to {scientific(off)} of the "
-        f"largest, gradients of the last block included ({', '.join(single)} in single precision: 9e-7). The last "
-        "two columns are forward and backward of an image whose trunk is done.",
-        f"Faster than the whole block: {gains}.",
-    ]
 
 
 # -- cards of methods ---------------------------------------------------------------------------------
