@@ -300,8 +300,8 @@ def summary(bench: Bench) -> Iterator[str]:
 
 PAGE = """# The methods of 2024 to 2026
 
-SelEx, EAGC, HypCD and BIA on the same network, images and seeds as RPC, last epoch, and four other readings of RPC's
-text. The rules stand in `experiments/newer.py` and were written before the runs; p is 0 at k-means and 1 at SimGCD.
+SelEx, EAGC, HypCD and BIA on the network, images and seeds of RPC, last epoch, by rules written before the runs
+(`experiments/newer.py`).
 
 Published with DINO ViT-B/16, All on CUB and Cars, and p: SelEx 73.6 (1.51), 58.5 (1.11); EAGC + SimGCD 66.5 (1.24),
 62.9 (1.22); EAGC + SelEx 83.2 (1.88), 65.7 (1.29), both the best epoch by hidden labels; HypCD + SimGCD 64.8 (1.17),
