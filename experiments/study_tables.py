@@ -199,15 +199,18 @@ def published_notes(facts: Page) -> list[str]:
 
 
 def not_run(facts: Page) -> list[str]:
-    """Rows without results, and rows that lack seeds."""
-    told = []
+    """Rows without results, and rows that lack seeds; those that lack the same stand together."""
+    told: list[str] = []
+    lacking: dict[tuple[str, ...], list[str]] = {}
     for row in facts.rows:
         done = {seed for line in facts.lines if line.row.name == row.name for seed in line.found.seeds}
-        missing = [str(seed) for seed in row.seeds if seed not in done]
+        missing = tuple(str(seed) for seed in row.seeds if seed not in done)
         if not done:
             told.append(row.name)
         elif missing:
-            told.append(f"{row.name}, seed{'s' if len(missing) > 1 else ''} {', '.join(missing)}")
+            lacking.setdefault(missing, []).append(row.name)
+    for missing, names in lacking.items():
+        told.append(f"{', '.join(names)}, seed{'s' if len(missing) > 1 else ''} {', '.join(missing)}")
     return told
 
 
