@@ -49,7 +49,6 @@ from holotype.runs.method_info import (
     recipe_title,
     split_docstring,
     stage_line,
-    stage_names,
 )
 from holotype.runs.record import Record, Records
 from holotype.runs.study import read_study, select_records, select_rows_by_name
@@ -298,14 +297,12 @@ UNLAWFUL = r"\* Cannot be right as printed, or rests on such a score."
 
 def methods_table() -> str:
     """All methods, a line each, with links to their cards."""
-    head = ["Method", "Year", "What it does", "Stages"]
+    head = ["Method", "Year", "What it does"]
     body = []
     for name in METHODS:
-        found = method_info(name)
-        card = found.card
+        card = METHODS[name].card
         assert card is not None
-        told = [f"[`{name}`](methods/{name}.md)", str(card.year), card.line]
-        body.append([*told, stage_names(found)])
+        body.append([f"[`{name}`](methods/{name}.md)", str(card.year), card.line])
     return words(head, body)
 
 

@@ -35,8 +35,8 @@ def block(records: list[dict[str, Any]]) -> str:
         f"{versions['pyarrow']}; commit{'s' * (len(commits) > 1)} {listed(commits)}, "
         f"seed{'s' * (len(records) > 1)} {seeds}.",
         "",
-        "| tried | survived | lost | what |",
-        "|---:|---:|---:|---|",
+        "| tried | lost | what |",
+        "|---:|---:|---|",
     ]
     kinds: dict[str, list[dict[str, Any]]] = {}
     for one in campaigns:
@@ -44,7 +44,7 @@ def block(records: list[dict[str, Any]]) -> str:
     for kind, several in kinds.items():
         n, gone = sum(one["tried"] for one in several), sum(one["lost"] for one in several)
         names = ", ".join(dict.fromkeys(one["campaign"] for one in several if one["tried"]))
-        lines.append(f"| {n:,} | {n - gone:,} | {gone:,} | {kind} ({names}) |")
+        lines.append(f"| {n:,} | {gone:,} | {kind} ({names}) |")
     return "\n".join([*lines, ""])
 
 

@@ -52,7 +52,6 @@ class GCD(NearestCentreMethod):
     - The last epoch is used, not the best one on held-out images of known classes.
     - A cluster that runs empty gets a new seed.
     - The rate rises over the first twentieth of the epochs; --train.warmup 0 takes that back.
-    - The preset light trains without the 65 536 outputs of the head.
     """
 
     Config = GCDConfig

@@ -99,7 +99,6 @@ class PromptCAL(GCD):
     - No distillation on ImageNet; the second stage goes on from the last epoch, and the last epoch is used.
     - The memory never has more rows than there are images.
     - In both stages the rate rises over the first twentieth of the epochs; --train.warmup 0 takes that back.
-    - The preset light trains without the 65 536 outputs of both heads.
     - On data of your own the graph has memory / (4 k) neighbours, from 3 to 20, and quantile 0.8.
     """
 

@@ -64,7 +64,7 @@ class DebiasConfig:
     pseudo_share: UnitInterval = 0.5
     """Share of the debiased loss that comes from pseudo-labels."""
     waits: bool = field(default=True, metadata={"before": False})
-    """Whether the debiased loss rises with the ramp of L_align and L_new: early pseudo-labels are poor, and on few
+    """Whether the debiased loss rises with the ramp of L_align and L_new; early pseudo-labels are poor, and on few
     images what they teach stays."""
 
 
@@ -85,7 +85,7 @@ class NewConfig:
     tau: Positive = 0.07
     """Temperature of the similarities."""
     sharpen: Weight = 6.0
-    """Power of w_new: an image that may be known counts little, so that L_new cannot pull it off its class; 1 as
+    """Power of w_new; an image that may be known counts little, so that L_new cannot pull it off its class. 1 as
     printed."""
 
 
@@ -98,8 +98,8 @@ class RPCConfig(SimGCDConfig):
     lambda_1: Weight = 0.5
     """Weight of the behaviour alignment L_align."""
     align_over: Literal["paired", "labelled"] = field(default="paired", metadata={"before": "paired"})
-    """What L_align is a mean over: the labelled images that have a partner in the step, or all labelled ones as
-    printed, which is a fifth of that on CUB, where few have one."""
+    """What L_align is a mean over: the labelled images that have a partner in the step, or all of them as printed;
+    the latter is a fifth of the former on CUB, where few have one."""
     lambda_2: Weight = 0.3
     """Weight of the relational consistency L_new."""
     alpha: Weight = 0.3

@@ -58,7 +58,7 @@ class RS(Method):
     Paper: Kai Han, Sylvestre-Alvise Rebuffi, Sebastien Ehrhardt, Andrea Vedaldi, Andrew Zisserman: AutoNovel:
         Automatically Discovering and Learning Novel Visual Categories. TPAMI 2021
     Summary: Two images with the same five strongest features are a pair; one linear head learns from pairs, labels
-        and the agreement of views. The adaptation to this task was never released, so this one is ours.
+        and the agreement of views.
     Differs:
     - The adaptation to this task (Vaze et al., CVPR 2022) was not released; this one is ours, without the original's
       training stages before discovery.
