@@ -200,18 +200,20 @@ def published_notes(facts: Page) -> list[str]:
 
 def not_run(facts: Page) -> list[str]:
     """Rows without results, and rows that lack seeds; those that lack the same stand together."""
-    told: list[str] = []
+    absent: list[str] = []
     lacking: dict[tuple[str, ...], list[str]] = {}
     for row in facts.rows:
         done = {seed for line in facts.lines if line.row.name == row.name for seed in line.found.seeds}
         missing = tuple(str(seed) for seed in row.seeds if seed not in done)
         if not done:
-            told.append(row.name)
+            absent.append(row.name)
         elif missing:
             lacking.setdefault(missing, []).append(row.name)
-    for missing, names in lacking.items():
-        told.append(f"{', '.join(names)}, seed{'s' if len(missing) > 1 else ''} {', '.join(missing)}")
-    return told
+    told = (
+        f"{', '.join(names)}, seed{'s' * (len(missing) > 1)} {', '.join(missing)}"
+        for missing, names in lacking.items()
+    )
+    return [*told, *absent]
 
 
 def provenance(facts: Page, dataset: str) -> str:

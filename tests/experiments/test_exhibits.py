@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 import exhibits
+from holotype.runs.record import Records
 from made_study import add_run, write_study
 
 MARK, END = "<!-- table: parts rows=simgcd -->", "<!-- end of table -->"
@@ -26,6 +27,14 @@ def top(tmp_path: Path) -> Path:
 def test_the_documents_are_up_to_date(capsys) -> None:
     """Tables of README.md and docs/ are never edited by hand."""
     assert exhibits.main(["--check"]) == 0, capsys.readouterr().err
+
+
+def test_a_card_of_a_wrapper_is_of_the_wrapper_alone() -> None:
+    """What the method behind it computes and sets stands on the method's own card."""
+    page = exhibits.card_page("bia+simgcd", exhibits.TOP, Records(exhibits.TOP / "experiments" / "results"))
+    assert ("`bia.weight`" in page, "memax" in page, "L_cls" in page) == (True, False, False)
+    assert "- bia+rpc on cub: All 62.8 (one seed), p 1.33" in page
+    assert "(../studies/newer.md)" in page
 
 
 def test_blocks_are_rewritten_and_nothing_else(top: Path) -> None:

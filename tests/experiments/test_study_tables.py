@@ -65,6 +65,8 @@ def test_what_was_not_run_is_named(top: Path) -> None:
     assert "Not run: no-align." in build(top, rows=("no-new", "no-align"))
     assert build(top, rows=("no-align",)).endswith("\n\nNot run: no-align.")
     assert "Not run" not in build(top, rows=("no-new",))
+    more = build(top, seeds=((0, 1, 2, 3),))
+    assert more.endswith("Not run: simgcd, no-new, seed 3; rpc, seeds 2, 3; no-align.")
 
 
 def test_a_row_that_cannot_be_run_any_more_is_named(top: Path) -> None:
