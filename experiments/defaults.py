@@ -254,15 +254,16 @@ def trust(
     matched = clustering_accuracy(y[free], category[free], len(table.known)).assignment
     right, held = stand_for(matched, category, y), []
     for c in found.categories:
-        rows = free & (category == index[c.id])
-        if rows.any() and np.isfinite(c.purity_low):
+        rows = category == index[c.id]
+        if (rows & free).any() and np.isfinite(c.purity_low):
             own = (
                 (y[rows] == index[c.id]).mean()
                 if c.kind == "known"
                 else np.bincount(y[rows]).max() / rows.sum()
             )
             held.append(bool(c.purity_low <= own <= c.purity_high))
-    error = calibration_error(probability[free], right[free])
+    judged = free & np.isfinite(probability)
+    error = calibration_error(probability[judged], right[judged])
     return {"error": round(error, 4), "purity": [sum(held), len(held)]}
 
 

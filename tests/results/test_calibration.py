@@ -100,6 +100,42 @@ def test_too_few_labels_are_told() -> None:
         assert ((found.probability >= 0) & (found.probability <= 1)).all()
 
 
+class Partitions:
+    """Several that vote, each of which errs in its own way."""
+
+    def __init__(self, each: list[np.ndarray]) -> None:
+        self.each = np.stack(each)
+
+    def shares(self, images: np.ndarray) -> np.ndarray:
+        return np.stack([(self.each[:, images] == c).mean(0) for c in range(K)], axis=1)
+
+    def placements(self) -> np.ndarray:
+        return self.each
+
+
+@pytest.mark.parametrize("apart", [0.5, 0.8, 1.5])
+def test_without_labels_it_is_as_sure_as_partitions_agree(apart) -> None:
+    embedded, _, _, truth = world(apart=apart)
+    centre = np.stack([embedded[truth == c].mean(0) for c in range(K)])
+    random = np.random.default_rng(1)
+    votes = Partitions(
+        [
+            ((embedded[:, None] - centre - 0.5 * random.normal(size=centre.shape)) ** 2).sum(-1).argmin(1)
+            for _ in range(5)
+        ]
+    )
+    category, nobody = votes.shares(np.arange(len(truth))).argmax(1), np.full(len(truth), -1)
+    right = category == truth
+    sure = calibrate(embedded, category, nobody, K).probability
+    found = calibrate(embedded, category, nobody, K, votes=votes)
+    assert (found.labelled, found.partitions) == (0, 5)
+    assert calibration_error(found.probability, right) < 0.12
+    assert calibration_error(found.probability, right) <= calibration_error(sure, right)
+    enough = calibrate(embedded, category, np.where(np.arange(len(truth)) % 4, -1, category), K, votes=votes)
+    assert enough.partitions == 0
+    assert enough.labelled == len(truth) // 4
+
+
 def test_odd_collections() -> None:
     embedded, category, target, _ = world()
     category[:5] = target[:5] = -1  # could not be read

@@ -25,7 +25,11 @@ def test_the_estimate_is_the_mean_and_what_people_said_is_right() -> None:
     p, nobody = np.array([0.5, 0.7, 0.9, 0.1]), np.zeros(4, dtype=bool)
     found = estimate_purity(p, nobody)
     assert found.share == pytest.approx(0.55)
-    assert 0.1 < found.low < 0.4 < 0.7 < found.high < 0.95
+    assert (found.low, found.high) == (0.25, 1.0)  # of four images
+    many = estimate_purity(np.full(1600, 0.55), np.zeros(1600, dtype=bool))
+    fewer = estimate_purity(np.full(900, 0.55), np.zeros(900, dtype=bool))
+    assert 0.2 < many.low < 0.4 < 0.7 < many.high < 0.9
+    assert (many.low, many.high) == pytest.approx((fewer.low, fewer.high), abs=0.005)
     half = estimate_purity(p, np.array([False, False, False, True]))
     assert half.share == pytest.approx((0.5 + 0.7 + 0.9 + 1) / 4)
     assert half.low > 0.25

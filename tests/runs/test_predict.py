@@ -16,7 +16,7 @@ from holotype.data.table import Table
 from holotype.methods import METHODS, Method, Prediction, Task
 from holotype.results.discovery import Category, Discovery, RunFacts
 from holotype.results.ensemble import Training, VoteShares, vote_consensus
-from holotype.results.lda import softmax
+from holotype.results.lda import FEW_ROWS, softmax
 from holotype.runs import predict as module
 from holotype.runs.predict import EnsembleRuns, Placement, Predictions, RoundContext, predict
 from holotype.runs.resources import ResourceCache, RunData
@@ -245,6 +245,9 @@ def test_an_image_that_trainings_are_divided_about_is_less_likely_right(labelled
     agreed, torn = (likely(category, category, third, rows=every) for third in (category, other))
     assert (torn[divided] < agreed[divided] - 0.03).all()
     others = np.setdiff1d(every, divided)
+    if labelled < FEW_ROWS:  # how far they agree says how sure the LDA may be of any image
+        assert torn[others].mean() <= agreed[others].mean()
+        return
     assert torn[others] == pytest.approx(agreed[others])
     half = likely(category, category, other, rows=every[::2])  # nobody has voted about the others
     assert half[1::2] == pytest.approx(likely(rows=every)[1::2])

@@ -48,6 +48,8 @@ BOTH_SIDES = 0.1
 """Share of the variance from drawings in which the classes that come near are drawn anew too, not only those looked
 at: alone it is too wide, since two drawings of a class are no two classes. Chosen so that the range holds the
 truth in 8 of 10 problems (docs/how-many.md)."""
+UNEQUAL_SPREAD = 1.3
+"""The spread is so much larger than drawings say: new classes may be larger or smaller in the mean than known ones."""
 FAR_RATIO = math.log(4)
 """A drawing in which nothing is left of the own classes counts as this far off, in log K."""
 ROUNDS = 4
@@ -237,7 +239,7 @@ def _combine(world: SimulatedClasses, counted: list[NeighbourCounts], seed: int)
     by_chance = world.size.std(ddof=1) / world.size.mean() * math.sqrt(max(k - classes, 0.0)) / k
     spread = math.sqrt(float(variance) + float(by_chance) ** 2)
     # Student's t: the width itself is known from few classes only
-    spread *= float(t.ppf((1 + COVERAGE) / 2, classes - 1)) / WITHIN_RANGE
+    spread *= UNEQUAL_SPREAD * float(t.ppf((1 + COVERAGE) / 2, classes - 1)) / WITHIN_RANGE
     return ClassSize(k, max(spread, FEW_SPREAD) if classes < FEW_CLASSES else spread)
 
 

@@ -1,9 +1,9 @@
 """Estimate the number of categories, with a range.
 
 The neighbours of labelled images say how large the known classes are, unlabelled images included, and so how many
-categories there are (class_size.py). The less sure they are, the more counts what is usual: that half of all classes
-are known. Where fewer than two classes are known, the communities of the graph of
-neighbours are counted instead (communities.py).
+categories there are (class_size.py). The less sure they are, the more two others count: what is usual, that half of all
+classes are known, and the communities of the graph of neighbours (communities.py). Each is weighed by the standard
+deviation that its log K has. Where fewer than two classes are known, communities stand alone.
 """
 
 from __future__ import annotations
@@ -42,10 +42,12 @@ if TYPE_CHECKING:
     from holotype.data.table import Table
 
 PRIOR_RATIO, PRIOR_SPREAD = 2.0, 0.35
-"""Before anything is measured, known classes are taken for half of all; standard deviation of log K of that. The
-neighbours of labelled images outweigh it where they are sure, and labels of a few images a class do not."""
-UNEQUAL_SPREAD = 0.13
-"""Of log K: new categories may be larger or smaller in the mean than known classes."""
+"""Before anything is measured, known classes are taken for half of all; standard deviation of log K of that."""
+COMMUNITY_SPREAD = 0.55
+"""Standard deviation of log K of the communities."""
+FAR = 2
+"""Standard deviations that an opinion may at most lie from that of the class sizes; it is less sure where it is
+farther: two known classes of forty do happen."""
 AROUND_RANGE, MAX_LOOKS = 1.5, 7
 """The curve beside an answer of class sizes goes beyond its range by this factor, with so many K."""
 LOOK_WORK, LOOK_STEP = 10_000_000, 50_000_000
@@ -56,7 +58,7 @@ COMMUNITY_RANGE = (-0.55, 0.55)
 """Of log K, around the number of communities."""
 FINER = 8
 """Most rounds in which a clear peak of that curve is looked at more closely."""
-ESTIMATOR = 7
+ESTIMATOR = 8
 """Raised when the same images give another estimate: those of before are then not taken."""
 
 
@@ -100,38 +102,47 @@ def estimate_count(
 def estimate_without_curve(problem: CountProblem) -> CountEstimate:
     """Estimate by class sizes, without the curve around the answer; by communities where labels say nothing."""
     n, n_known, weight = len(problem.features), problem.n_known, problem.weight
-    if not has_labels(n_known, int((problem.label >= 0).sum())):
-        return estimate_by_communities(problem)
     rows = subsample_rows(n, NEIGHBOURS, problem.seed)
+    x, label = problem.features[rows.to(problem.features.device)], problem.label.cpu()[rows]
+    groups = count_communities(x, problem.seed)
+    if not has_labels(n_known, int((problem.label >= 0).sum())):
+        return by_communities(groups, n_known, *problem.bounds)
     if weight is not None:
         n, weight = round(float(weight.sum())), weight[rows.numpy()]
-    x, label = problem.features[rows.to(problem.features.device)], problem.label.cpu()[rows]
     sized = measure_classes(x, label, problem.seed, weight)
-    return by_class_size(sized, n, n_known, problem.bounds[1])
+    return by_class_size(sized, groups, n, n_known, problem.bounds[1])
 
 
-def estimate_by_communities(problem: CountProblem) -> CountEstimate:
-    """Count the communities of the graph of neighbours, without a label.
+def count_communities(x: Tensor, seed: int) -> float:
+    """Return the effective number of communities of the graph of neighbours: e to the entropy of their sizes.
 
     Infomap follows a random walk on the graph in which each image is linked with its COMMUNITY_LINKS nearest; where the
     walk stays for long is a group. Of k-means at different K, the silhouette often prefers the smallest K, whatever
     there is.
+
+    Args:
+        x: (N, D) features.
+        seed: Of the walk.
     """
-    rows = subsample_rows(len(problem.features), NEIGHBOURS, problem.seed)
-    x = problem.features[rows.to(problem.features.device)].float()
-    (low, high), n = problem.bounds, len(x)
-    found = n
-    if n > COMMUNITY_LINKS:
-        graph = neighbour_graph(x - x.mean(0), torch.full((n,), -1), COMMUNITY_LINKS + 1, 0.0)
-        size = np.bincount(communities(graph.maximum(graph.T), problem.seed))
-        found = max(int((size >= LEAST_COMMUNITY).sum()), 1)
-    best, least, most = (min(max(round(found * math.exp(s)), low), high) for s in (0.0, *COMMUNITY_RANGE))
+    if len(x) <= COMMUNITY_LINKS:
+        return float(len(x))
+    graph = neighbour_graph(
+        x.float() - x.float().mean(0), torch.full((len(x),), -1), COMMUNITY_LINKS + 1, 0.0
+    )
+    size = np.bincount(communities(graph.maximum(graph.T), seed))
+    share = size[size >= LEAST_COMMUNITY] / max(size[size >= LEAST_COMMUNITY].sum(), 1)
+    return float(np.exp(-(share * np.log(share)).sum()))
+
+
+def by_communities(groups: float, n_known: int, low: int, high: int) -> CountEstimate:
+    """The estimate where labels say nothing. low, high: the least and the largest K allowed."""
+    best, least, most = (min(max(round(groups * math.exp(s)), low), high) for s in (0.0, *COMMUNITY_RANGE))
     estimate = CountEstimate(best, least, most, (), "", "communities")
     evidence = (
         "Labels of fewer than two classes cannot help, so this is the number of groups of images that are each other's "
         "neighbours. Take it as a hint."
     )
-    return describe(estimate, problem.n_known, high, evidence)
+    return describe(estimate, n_known, high, evidence)
 
 
 def estimate_table(table: Table, features: np.ndarray, device: str, **settings: Any) -> CountEstimate:
@@ -177,28 +188,35 @@ def from_curve_and_size(answer: CountEstimate, points: Sequence[CountPoint]) -> 
     return dataclasses.replace(best, words=words)
 
 
-def by_class_size(size: ClassSize | None, n_images: int, n_known: int, k_max: int) -> CountEstimate:
-    """Join what neighbours say with what is usual, still without a curve. size: None where they say nothing.
+def by_class_size(
+    size: ClassSize | None, groups: float, n_images: int, n_known: int, k_max: int
+) -> CountEstimate:
+    """Join what neighbours say with what is usual and with communities, still without a curve.
 
-    k_max: the largest K allowed.
+    Args:
+        size: None where neighbours say nothing.
+        groups: Communities.
+        k_max: The largest K allowed.
     """
 
     def fitted(k: float) -> int:
         return min(max(round(k), n_known), k_max)
 
     usual = ClassSize(PRIOR_RATIO * n_known, PRIOR_SPREAD)
-    # never more than two standard deviations from what neighbours say: two known classes of forty do happen
-    far = 0.0 if size is None else abs(math.log(size.k / usual.k)) / 2
-    joined = usual if size is None else size.joined(usual.k, max(usual.spread, far))
-    wide = dataclasses.replace(joined, spread=math.hypot(joined.spread, UNEQUAL_SPREAD))
-    estimate = CountEstimate(fitted(wide.k), fitted(wide.low), fitted(wide.high), (), "", "class sizes")
+    first = joined = size or usual
+    for k, spread in ((usual.k, usual.spread), (groups, COMMUNITY_SPREAD))[size is None :]:
+        joined = joined.joined(k, max(spread, abs(math.log(k / first.k)) / FAR))
+    estimate = CountEstimate(fitted(joined.k), fitted(joined.low), fitted(joined.high), (), "", "class sizes")
     if size is None:
-        evidence = "The labels are too few to say how large a class is, so the known classes are taken for half of all."
+        evidence = (
+            "The labels are too few to say how large a class is, so the known classes are taken for about half of all, "
+            "as far as groups of neighbours do not say otherwise."
+        )
     else:
         evidence = (
             f"By the neighbours of the labelled images, a known class has about {n_images / size.k:,.0f} images, "
             "labelled or not; the less sure they are, the more it counts that about half of all classes are usually "
-            "known."
+            "known, and how many groups of neighbours there are."
         )
     return describe(
         estimate, n_known, k_max, f"{evidence} The range holds the true number in {COVERAGE:.0%} of cases."

@@ -5,8 +5,10 @@ part in training (lda.py). How far to trust it is learned from the labelled imag
 which the labels of images that were held out are likeliest. For new categories, of which nobody has seen a label, it is
 the one at which this holds for a discriminant that has seen no label either: known classes, treated as if they were
 new. Where these have fewer such images than new categories have, that judge is worse than the one of new categories,
-and counts the less (how_like). A new category that is too wide for one class is trusted as far as its
-largest class may reach. What the trainings say counts as much as the opinion. No hidden label plays a part.
+and counts the less (shrinkage). A new category that is too wide for one class is trusted as far as its
+largest class may reach. Where labels are too few, the temperature is the one at which the placements by each training
+and partition are likeliest: where they disagree, the opinion cannot be sure. What the trainings say counts as much as
+the opinion. No hidden label plays a part.
 docs/confidence.md has the figures.
 """
 
@@ -32,6 +34,8 @@ class CalibratedScores:
     """(N,) that an image is right where it was placed, as if it had no label; NaN for one that is in no category."""
     labelled: int
     """Labelled images that the trust was learned from; 0 where there were too few."""
+    partitions: int
+    """Trainings and partitions that it was learned from instead; 0 where labels were enough, or one placed all."""
     words: str
     """For the reader of a table: what the probability was learned from, or why it is none."""
     opinion: CrossFitLDA
@@ -57,8 +61,14 @@ def calibrate(
     target = np.where(placed >= 0, target, -1)
     opinion = CrossFitLDA(embedded, placed, k, unit)
     asked = opinion.once(target)
-    first, heat = opinion.form(target), opinion.heat
+    first = opinion.form(target)
     n, told = int((asked >= 0).sum()), can_calibrate(asked)
+    partitions = 0
+    if not told and votes is not None:
+        others = [opinion.once(np.where(target < 0, one, -1)) for one in votes.placements()]
+        if partitions := len(others):
+            opinion.heat = max(opinion.heat, opinion.temperature(*others))
+    heat = opinion.heat
     trust, share = np.full(k, heat), np.ones(k)
     if told:
         labels = np.bincount(asked[asked >= 0], minlength=k)
@@ -74,7 +84,8 @@ def calibrate(
     probability[np.append(np.bincount(opinion.once(placed) + 1, minlength=k + 1)[1:], 0)[placed] == 1] = (
         np.nan
     )
-    return CalibratedScores(probability, n if told else 0, calibration_text(n, told), opinion)
+    words = calibration_text(n, told, partitions)
+    return CalibratedScores(probability, n if told else 0, partitions, words, opinion)
 
 
 def shrinkage(placed: np.ndarray, target: np.ndarray, known: np.ndarray) -> float:
@@ -106,9 +117,14 @@ def interpolate(said: np.ndarray, points: Sequence[Sequence[float]]) -> np.ndarr
     return np.where(np.isfinite(said), np.interp(said, x, y), np.nan).astype(said.dtype)
 
 
-def calibration_text(labelled: int, enough: bool) -> str:
+def calibration_text(labelled: int, enough: bool, partitions: int = 0) -> str:
     if enough:
         return f"Probabilities are calibrated on {labelled:,} labelled images, each judged as if it had no label."
+    if partitions:
+        return (
+            f"There are too few labelled images to calibrate the probability ({labelled:,}; at least {FEW_ROWS} are "
+            f"needed), so it says how far the {partitions} partitions that voted agree."
+        )
     return (
         f"There are too few labelled images to calibrate the probability ({labelled:,}; at least {FEW_ROWS} are "
         "needed, two each of two classes): it says which images are less sure than others, not how many are right."

@@ -109,6 +109,10 @@ class VoteShares:
         total = np.where(rows >= 0, cast.sum(axis=1), np.nan)
         return np.asarray(cast / np.maximum(total, MIN_MATCH)[:, None])
 
+    def placements(self) -> np.ndarray:
+        """(S, N) where each training, or partition, places the images; -1 = nowhere."""
+        return np.where(self.at >= 0, self.together.trainings[:, self.at], -1)
+
 
 def vote_consensus(
     trainings: Sequence[Training], n_known: int, k: int, carriers: int | None = None

@@ -219,6 +219,9 @@ class Scorer(Protocol):
     def shares(self, images: np.ndarray) -> np.ndarray:
         """(n, K) what they say of some images; NaN = nothing."""
 
+    def placements(self) -> np.ndarray:
+        """(S, N) where each of several places the images, -1 = nowhere; S is 0 where one says all."""
+
 
 def can_calibrate(target: np.ndarray) -> bool:
     """Are there labelled images to judge the opinion by? target: (N,), -1 = no label."""
@@ -312,12 +315,14 @@ class CrossFitLDA:
                 part = own[first : first + CHUNK]
                 yield part, judge.scores(self.unit(part))
 
-    def temperature(self, of: np.ndarray) -> float:
-        """T at which the categories `of` (N,) are likeliest; -1 = leave the image out."""
+    def temperature(self, *placements: np.ndarray) -> float:
+        """T at which the categories that placements, (N,) each, say are likeliest; -1 = leave the image out."""
         from scipy.optimize import minimize_scalar  # takes a third of a second to import
 
-        rows = np.sort(np.random.default_rng(1).permutation(np.flatnonzero(of >= 0))[:EVALUATE_ROWS])
-        parts = [(scores, of[part]) for part, scores in self.scores(rows)]
+        said = np.stack(placements)
+        some = np.random.default_rng(1).permutation(np.flatnonzero((said >= 0).any(axis=0)))[:EVALUATE_ROWS]
+        each = [(scores, one) for part, scores in self.scores(np.sort(some)) for one in said[:, part]]
+        parts = [(scores[one >= 0], one[one >= 0]) for scores, one in each]
         if not parts:
             return 1.0
         scores, wanted = (np.concatenate(column) for column in zip(*parts, strict=True))

@@ -65,12 +65,14 @@ def category_spread(u: np.ndarray, group: np.ndarray, k: int) -> tuple[np.ndarra
     return mean, 2 * square / np.maximum(n - 1, 1), n
 
 
-PRIOR_WEIGHT = 2.9
+PRIOR_WEIGHT = 5
 """Images one would have to look at to know as much as the estimate knows."""
 COVERAGE = 0.8
 """Share of the categories whose true purity the interval should hold."""
 UNIFORM_PURITY, FAIRLY_PURE = 0.9, 0.7
 """Purity from which a category is called uniform, and fairly uniform; below it is mixed."""
+MANY_IMAGES = 1000
+"""Of a category: from these on an interval does not count single images."""
 WANTED_PURITY, SURE_LEVEL = 0.9, 0.95
 """The spot check: how sure one can be that more than this share is right."""
 
@@ -89,24 +91,30 @@ def estimate_purity(probability: np.ndarray, told: np.ndarray) -> Purity:
     NaN where nothing is known of any image.
     """
     p = np.where(told, 1.0, probability)
-    p = p[np.isfinite(p)]
-    if not len(p):
+    there = np.isfinite(p)
+    n, n_open = int(there.sum()), int((there & ~told).sum())
+    if not n:
         return Purity(math.nan, math.nan, math.nan)
-    share, open_share = float(p.mean()), float(1 - told.mean())
-    if open_share == 0:
+    share = float(p[there].mean())
+    if not n_open:
         return Purity(1.0, 1.0, 1.0)
-    of_open = (share - (1 - open_share)) / open_share
-    low, high = (1 - open_share + open_share * end for end in purity_interval(of_open))
+    right = purity_interval(float(p[there & ~told].mean()), n_open)
+    low, high = ((n - n_open + images) / n for images in right)
     return Purity(share, min(low, share), max(high, share))
 
 
-def purity_interval(share: float) -> tuple[float, float]:
-    """Where the truth lies with INSIDE certainty if `share` is the mean of a Beta distribution worth WORTH looks."""
-    from scipy.stats import beta  # takes a while to import
+def purity_interval(share: float, n: int) -> tuple[float, float]:
+    """How many of n images are right, at least and at most, with the certainty COVERAGE: the share of all such images
+    that is right is taken for Beta distributed with mean `share`, worth PRIOR_WEIGHT looks."""
+    from scipy.stats import beta, betabinom  # takes a while to import
 
     share = min(max(share, 1e-3), 1 - 1e-3)
-    tails = [(1 - COVERAGE) / 2, (1 + COVERAGE) / 2]
-    low, high = beta.ppf(tails, share * PRIOR_WEIGHT, (1 - share) * PRIOR_WEIGHT)
+    right, wrong = share * PRIOR_WEIGHT, (1 - share) * PRIOR_WEIGHT
+    tails = np.array([(1 - COVERAGE) / 2, (1 + COVERAGE) / 2])
+    # of many images the two are the same, and the first takes seconds
+    low, high = (
+        betabinom.ppf(tails, n, right, wrong) if n < MANY_IMAGES else n * beta.ppf(tails, right, wrong)
+    )
     return float(low), float(high)
 
 

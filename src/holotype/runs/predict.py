@@ -324,6 +324,10 @@ class ModelScores:
         """(n, K)."""
         return class_probabilities(self.method, self.features[images])
 
+    def placements(self) -> np.ndarray:
+        """(0, N): there is one only."""
+        return np.empty((0, len(self.features)), dtype=np.int64)
+
 
 def place_images(
     loop: Loop, prediction: Prediction, prepared: RunResources, context: RoundContext, folder: Path
@@ -492,7 +496,7 @@ def build_discovery(placed: Placement, context: RoundContext) -> Discovery:
     images = image_frame(placed, described, context.names).assign(**context.columns)
     if placed.scores is not None:
         about = dataclasses.replace(about, calibration=placed.scores.words, calibration_curve=placed.curve)
-        if placed.scores.labelled:
+        if placed.scores.labelled or placed.scores.partitions:
             set_purity(order, list(images["category_id"]), placed.probability, placed.fixed)
     if context.trainings is not None:
         about = context.trainings.tell(about)
