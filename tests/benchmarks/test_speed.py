@@ -10,12 +10,11 @@ from pathlib import Path
 import pytest
 import torch
 
-import loops
 import parts
 import speed
 from measure import EFFORTS, Clusters, Effort, Plan, make_photographs
 from parts import PARTS
-from speed_tables import BEGIN, END
+from speed import BEGIN, END
 
 LINE = "--device cpu --n-images 32 --arch test_vit --image-size 32 --batch 8 --k 4 --cache-views 2+1"
 SMALL = LINE.split()
@@ -28,8 +27,8 @@ def little_effort(monkeypatch) -> None:
     few = replace(few, communities=Clusters(60, 8, 4), kmeans=Clusters(80, 8, 4, starts=2))
     monkeypatch.setitem(EFFORTS, "cpu", few)
     for name in ("gcd", "dccl", "promptcal"):  # 65 536 outputs take seconds a step on a CPU
-        given = loops.SETTINGS.get(name, {})
-        monkeypatch.setitem(loops.SETTINGS, name, {**given, "proj_out": 0})
+        given = parts.SETTINGS.get(name, {})
+        monkeypatch.setitem(parts.SETTINGS, name, {**given, "proj_out": 0})
     monkeypatch.setattr(parts, "WORKERS", 1)
     monkeypatch.setattr("parts.SIDES", {"cpu": 64})
     monkeypatch.setattr(speed, "make_photographs", partial(make_photographs, longer=80))
@@ -58,7 +57,7 @@ def test_a_whole_run(tmp_path: Path, capsys) -> None:
     assert grown[0]["cache"]["bytes"] == 4 * grown[2]["cache"]["bytes"]
     assert grown[0]["store_bytes"] > grown[1]["store_bytes"] > grown[2]["store_bytes"]
     assert record["parts"]["ceilings"]["share"] > 0
-    assert [row["method"] for row in record["parts"]["methods"]] == list(loops.TOKEN_METHODS)
+    assert [row["method"] for row in record["parts"]["methods"]] == list(parts.TOKEN_METHODS)
     assert [row["method"] for row in record["parts"]["image_stages"]] == ["sptnet"] * 2 + ["promptcal"] * 2
     assert [row["images"] for row in record["parts"]["clustering"]] == [60, 80, 60]
     assert record["torch"] == torch.__version__
@@ -95,15 +94,15 @@ def test_parts_join_a_file_and_a_killed_run_keeps_what_it_has(tmp_path: Path, mo
 
 def test_what_fails_costs_its_own_rows_alone(tmp_path: Path, monkeypatch, capsys) -> None:
     """A part, or a method of one."""
-    real = loops.measure_loop
+    real = parts.measure_loop
 
     def broken(bench, name, *given, **settings):
         if name == "uno":
             raise torch.OutOfMemoryError("too large")
         return real(bench, name, *given, **settings)
 
-    monkeypatch.setattr(loops, "TOKEN_METHODS", ("simgcd", "uno", "rs"))
-    monkeypatch.setattr(loops, "measure_loop", broken)
+    monkeypatch.setattr(parts, "TOKEN_METHODS", ("simgcd", "uno", "rs"))
+    monkeypatch.setattr(parts, "measure_loop", broken)
     monkeypatch.setitem(parts.PARTS, "exact", lambda bench, effort: broken(bench, "uno"))
     out = tmp_path / "speed.json"
     assert speed.main([*SMALL, "--out", str(out), "--only", "exact,methods,clustering"]) == 1
