@@ -225,7 +225,10 @@ class Effort:
     """Of the trunk and the matrix product."""
     runs: tuple[int, ...] = (1, 8)
     """Runs that train at once."""
-    ks: tuple[int, ...] = (100, 200, 1000)
+    ks: tuple[int, ...] = (10, 100, 200, 1000)
+    views: tuple[str, ...] = ("2+1", "4+2", "8+4", "16+8")
+    grown: tuple[int, ...] = (1_000, 10_000, 100_000, 1_000_000)
+    """Images of a growing collection."""
     exact_growth: bool = True
     """Whether growth with the batch is followed in exact mode too: every shape is compiled anew."""
     methods: Plan = SHORT
@@ -262,6 +265,7 @@ EFFORTS = {
         image_stages=Plan(1, 2, 1),
         communities=Clusters(600, 96, 20),
         kmeans=Clusters(1200, 96, 20, starts=4),
+        grown=(1_000, 10_000, 100_000),
     ),
 }
 """By device; any other device than these is measured like a CPU."""

@@ -12,7 +12,7 @@ import time
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from statistics import median
@@ -511,12 +511,15 @@ def made_features(size: Clusters) -> tuple[Tensor, Tensor]:
 
 
 def clocked(call: Callable[[], Any], device: torch.device | None = None) -> tuple[float, Any]:
-    """Seconds of a call, once it is really done, and what it returned."""
-    start = time.perf_counter()
+    """Seconds of a call, once it is really done, and what it returned; of the processor where one core does it all,
+    whoever else it works for."""
+    alone = (device is None or device.type == "cpu") and torch.get_num_threads() == 1
+    clock = time.process_time if alone else time.perf_counter
+    start = clock()
     found = call()
     if device is not None:
         wait(device)
-    return time.perf_counter() - start, found
+    return clock() - start, found
 
 
 @contextmanager
@@ -642,6 +645,25 @@ def images(bench: Bench, effort: Effort) -> Iterator[Row]:
         bench.drop()
 
 
+def views(bench: Bench, effort: Effort) -> Iterator[Row]:
+    """Growth with the cached views of an image: bytes of the cache, seconds to fill it, step time."""
+    bench.drop_cache()
+    for kept in effort.views:
+        part = replace(bench, views=kept, costs={})
+        row = measure_loop(part, "simgcd", effort.cached, bench.store(), part.cache())
+        yield {**row, "cache": part.costs["cache"]}
+        part.drop_cache()
+
+
+def growth(bench: Bench, effort: Effort) -> Iterator[Row]:
+    """k-means of made features: growth with the number of images, then with that of categories."""
+    bench.drop()
+    for images in effort.grown:
+        yield time_kmeans(Clusters(images, RANK, min(effort.ks[1], images)), bench.world.device)
+    for classes in effort.ks:
+        yield time_kmeans(Clusters(effort.grown[-2], RANK, classes), bench.world.device)
+
+
 PARTS: dict[str, Callable[[Bench, Effort], Any]] = {
     "exact": exact,
     "ceilings": ceilings,
@@ -651,9 +673,11 @@ PARTS: dict[str, Callable[[Bench, Effort], Any]] = {
     "together": together,
     "methods": methods,
     "images": images,
+    "views": views,
     "image_stages": image_stages,
     "reference": reference,
     "clustering": clustering,
+    "growth": growth,
 }
 """In the order in which they run: exact mode first, which must find nothing compiled yet, and side by side what
 shares the cache."""

@@ -19,7 +19,7 @@ import sys
 import tempfile
 import time
 import traceback
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from types import GeneratorType
@@ -225,25 +225,15 @@ def join(out: Path, found: dict[str, Any]) -> dict[str, Any]:
 # -- tables ---------------------------------------------------------------------------------------------
 
 
-def methods_table(rows: Sequence[Record]) -> str:
-    """Methods on cached views, or stages on images, of one pipeline; another one is named beside its row."""
-    first = pipeline(rows[0])
-    body = []
+def methods_line(rows: Sequence[Record]) -> str:
+    """Methods on cached views, or stages on images, of one pipeline; another one is named beside its figures."""
+    first, key = pipeline(rows[0]), "device_bytes" if "device_bytes" in rows[0] else "host_bytes"
+    cells = []
     for row in rows:
         name = f"{method(row)}, {row['stage']}" if "stage" in row else method(row)
-        other = "" if pipeline(row) == first else f" ({pipeline(row)})"
-        body.append([f"{name}{other}", short(row["ms"]), memory_cell(row, rows)])
-    return table([first, "ms a step", memory_head(rows)], body)
-
-
-def memory_head(rows: Sequence[Record]) -> str:
-    return "GPU memory" if any("device_bytes" in row for row in rows) else "host memory"
-
-
-def memory_cell(row: Record, rows: Sequence[Record]) -> str:
-    """As memory_head names it; empty where a row has no such figure."""
-    name = "device_bytes" if memory_head(rows) == "GPU memory" else "host_bytes"
-    return size(row[name]) if name in row else ""
+        other = "" if pipeline(row) == first else f", {pipeline(row)}"
+        cells.append(f"{name} {short(row['ms'])} ({size(row[key])}{other})")
+    return f"- {first}, ms a step (memory): {'; '.join(cells)}"
 
 
 def clustering_line(row: Record) -> str:
@@ -283,16 +273,23 @@ def section(record: Record) -> str:
     lines = cost_lines(record["costs"]) if rows else []
     if "ceilings" in parts:
         lines.append(ceiling_line(parts["ceilings"]))
-    for key in ("batch", "k") if record.get("device") == "cuda" else ():  # a CPU grows alike
+    for key in ("batch", "k", "images") if record.get("device") == "cuda" else ():  # a CPU grows alike
         lines += growth_lines(parts.get(key, []), key)
+    lines += views_lines(parts.get("views", []))
     lines += together_lines(parts.get("together", []))
+    lines += [methods_line(parts[name]) for name in ("methods", "image_stages") if parts.get(name)]
     lines += map(clustering_line, parts.get("clustering", []))
+    lines += clusters_lines(parts.get("growth", []))
     blocks += ["\n".join(lines)] if lines else []
-    blocks += [methods_table(parts[name]) for name in ("methods", "image_stages") if parts.get(name)]
     return "\n\n".join(blocks)
 
 
-LATER = {"methods": "every method", "image_stages": "stages on images", "clustering": "clustering"}
+LATER = {
+    "methods": "every method",
+    "image_stages": "stages on images",
+    "clustering": "clustering",
+    "growth": "growth",
+}
 """Parts that stand well in a file of their own, beside that of the others from the same machine."""
 
 
@@ -307,7 +304,7 @@ def title(record: Record) -> str:
 
 def sees_images(record: Record) -> bool:
     """Whether anything but clustering was measured."""
-    return list(record["parts"]) != ["clustering"]
+    return not record["parts"].keys() <= {"clustering", "growth"}
 
 
 def conditions(record: Record) -> str:
@@ -398,12 +395,50 @@ def growth_lines(rows: Sequence[Record], key: str) -> list[str]:
     found: dict[str, list[Record]] = {}
     for row in rows:
         found.setdefault(f"{method(row)}, {pipeline(row)}", []).append(row)
-    title = {"batch": "batch", "k": "K"}[key]
+    title = {"batch": "batch", "k": "K", "images": "images"}[key]
     return [
-        f"- {name}: {', '.join(short(row['ms']) for row in group)} ms a step at {title} "
-        f"{', '.join(f'{row[key]:,}' for row in group)}"
+        f"- {name}: {slashed(short(row['ms']) for row in group)} ms a step at {title} "
+        f"{slashed(f'{row[key]:,}' for row in group)}"
         for name, group in found.items()
     ]
+
+
+def slashed(cells: Iterable[str]) -> str:
+    return " / ".join(cells)
+
+
+def views_lines(rows: Sequence[Record]) -> list[str]:
+    """Cost of a token cache over its views."""
+    if not rows:
+        return []
+    caches = [row["cache"] for row in rows]
+    seconds, sizes = (
+        [cell(cache[key]) for cache in caches] for key, cell in (("seconds", short), ("bytes", size))
+    )
+    kept, steps = (
+        [cache["mode"].removeprefix("cached ") for cache in caches],
+        [short(row["ms"]) for row in rows],
+    )
+    return [
+        f"- token cache of {slashed(kept)} views, {rows[0]['images']:,} images: {slashed(seconds)} s, "
+        f"{slashed(sizes)}; a step of {method(rows[0])} {slashed(steps)} ms"
+    ]
+
+
+def clusters_lines(rows: Sequence[Record]) -> list[str]:
+    """Seconds of k-means, and the peak of memory, over images at one K and over K at one number of images."""
+    lines = []
+    for key, fixed, told in (("images", "k", "K"), ("k", "images", "images")):
+        common = [row for row in rows if row[fixed] == (rows[0] if key == "images" else rows[-1])[fixed]]
+        group = sorted({row[key]: row for row in common}.items())
+        memory = [size(row.get("device_bytes", row["host_bytes"])) for _, row in group]
+        lines.append(
+            f"- k-means, one start, {group[0][1]['dim']} dimensions, {told} {group[0][1][fixed]:,}: "
+            f"{slashed(short(row['seconds']) for _, row in group)} s, {slashed(memory)} at "
+            f"{'images' if key == 'images' else 'K'} {slashed(f'{value:,}' for value, _ in group)} "
+            f"({group[0][1]['where']})"
+        )
+    return lines if rows else []
 
 
 def together_lines(rows: Sequence[Record]) -> list[str]:

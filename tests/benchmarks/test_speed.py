@@ -24,7 +24,13 @@ SMALL = LINE.split()
 def little_effort(monkeypatch) -> None:
     plan = Plan(1, 1, 1)
     few = Effort(plan, plan, plan, plan, 1, runs=(1, 2), ks=(4, 6), methods=plan, image_stages=plan)
-    few = replace(few, communities=Clusters(60, 8, 4), kmeans=Clusters(80, 8, 4, starts=2))
+    few = replace(
+        few,
+        views=("2+1", "3+2"),
+        grown=(40, 80),
+        communities=Clusters(60, 8, 4),
+        kmeans=Clusters(80, 8, 4, starts=2),
+    )
     monkeypatch.setitem(EFFORTS, "cpu", few)
     for name in ("gcd", "dccl", "promptcal"):  # 65 536 outputs take seconds a step on a CPU
         given = parts.SETTINGS.get(name, {})
@@ -56,6 +62,13 @@ def test_a_whole_run(tmp_path: Path, capsys) -> None:
     assert [row["images"] for row in grown] == [32, 16, 8]
     assert grown[0]["cache"]["bytes"] == 4 * grown[2]["cache"]["bytes"]
     assert grown[0]["store_bytes"] > grown[1]["store_bytes"] > grown[2]["store_bytes"]
+    assert [row["pipeline"] for row in record["parts"]["views"]] == ["cached 2+1", "cached 3+2"]
+    assert [(row["images"], row["k"]) for row in record["parts"]["growth"]] == [
+        (40, 6),
+        (80, 6),
+        (40, 4),
+        (40, 6),
+    ]
     assert record["parts"]["ceilings"]["share"] > 0
     assert [row["method"] for row in record["parts"]["methods"]] == list(parts.TOKEN_METHODS)
     assert [row["method"] for row in record["parts"]["image_stages"]] == ["sptnet"] * 2 + ["promptcal"] * 2
