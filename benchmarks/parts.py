@@ -658,10 +658,11 @@ def views(bench: Bench, effort: Effort) -> Iterator[Row]:
 def growth(bench: Bench, effort: Effort) -> Iterator[Row]:
     """k-means of made features: growth with the number of images, then with that of categories."""
     bench.drop()
-    for images in effort.grown:
-        yield time_kmeans(Clusters(images, RANK, min(effort.ks[1], images)), bench.world.device)
-    for classes in effort.ks:
-        yield time_kmeans(Clusters(effort.grown[-2], RANK, classes), bench.world.device)
+    fixed = effort.ks[1]
+    sizes = [(images, fixed) for images in effort.grown]
+    sizes += [(effort.grown[-2], classes) for classes in effort.ks if classes != fixed]
+    for images, classes in sizes:
+        yield time_kmeans(Clusters(images, RANK, classes), bench.world.device)
 
 
 PARTS: dict[str, Callable[[Bench, Effort], Any]] = {

@@ -19,7 +19,7 @@ import sys
 import tempfile
 import time
 import traceback
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from types import GeneratorType
@@ -327,29 +327,26 @@ def conditions(record: Record) -> str:
 
 
 def steps_table(rows: Sequence[Record], costs: Record) -> str:
+    """A row for each pipeline; the figures of its methods stand beside each other."""
     found = {(row["method"], row["arithmetic"]): row for row in rows if row["pipeline"] == REFERENCE}
     kinds = list(dict.fromkeys(arithmetic for _, arithmetic in found))
     on_gpu = any("device_bytes" in row for row in rows)
-    head = ["pipeline", "method", "ms a step", *(f"times {kind}" for kind in kinds)]
+    names = " / ".join(dict.fromkeys(method(row) for row in rows))
+    head = [names, "ms a step", *(f"times {kind}" for kind in kinds)]
     head += ["200 epochs, s", "GPU memory" if on_gpu else "host memory"]
     body = []
-    for row in rows:
-        ratios = [ratio(found.get((row["method"], kind)), row) for kind in kinds]
-        body.append(
-            [
-                pipeline(row),
-                method(row),
-                short(row["ms"]),
-                *ratios,
-                f"{whole_run(row, costs):,.0f}",
-                size(row["device_bytes" if on_gpu else "host_bytes"]),
-            ]
-        )
+    for name in dict.fromkeys(pipeline(row) for row in rows):
+        group = [row for row in rows if pipeline(row) == name]
+        cells: list[list[str]] = [[short(row["ms"]) for row in group]]
+        cells += [[ratio(found.get((row["method"], kind)), row) for row in group] for kind in kinds]
+        cells += [[f"{whole_run(row, costs):,.0f}" for row in group]]
+        cells += [[size(row["device_bytes" if on_gpu else "host_bytes"]) for row in group]]
+        body.append([name, *map(" / ".join, cells)])
     return table(head, body)
 
 
 def ratio(reference: Record | None, row: Record) -> str:
-    return "" if reference is None else f"{reference['ms'] / row['ms']:.1f}"
+    return "-" if reference is None else f"{reference['ms'] / row['ms']:.1f}"
 
 
 def whole_run(row: Record, costs: Record) -> float:
@@ -397,14 +394,13 @@ def growth_lines(rows: Sequence[Record], key: str) -> list[str]:
         found.setdefault(f"{method(row)}, {pipeline(row)}", []).append(row)
     title = {"batch": "batch", "k": "K", "images": "images"}[key]
     return [
-        f"- {name}: {slashed(short(row['ms']) for row in group)} ms a step at {title} "
-        f"{slashed(f'{row[key]:,}' for row in group)}"
+        f"- {name}: {each(group, 'ms', short)} ms a step at {title} {each(group, key, '{:,}'.format)}"
         for name, group in found.items()
     ]
 
 
-def slashed(cells: Iterable[str]) -> str:
-    return " / ".join(cells)
+def each(rows: Sequence[Record], key: str, cell: Callable[[Any], str] = str) -> str:
+    return ", ".join(cell(row[key]) for row in rows)
 
 
 def views_lines(rows: Sequence[Record]) -> list[str]:
@@ -412,33 +408,26 @@ def views_lines(rows: Sequence[Record]) -> list[str]:
     if not rows:
         return []
     caches = [row["cache"] for row in rows]
-    seconds, sizes = (
-        [cell(cache[key]) for cache in caches] for key, cell in (("seconds", short), ("bytes", size))
-    )
-    kept, steps = (
-        [cache["mode"].removeprefix("cached ") for cache in caches],
-        [short(row["ms"]) for row in rows],
-    )
     return [
-        f"- token cache of {slashed(kept)} views, {rows[0]['images']:,} images: {slashed(seconds)} s, "
-        f"{slashed(sizes)}; a step of {method(rows[0])} {slashed(steps)} ms"
+        f"- token cache of {rows[0]['images']:,} images, {each(caches, 'mode')}: {each(caches, 'seconds', short)} s, "
+        f"{each(caches, 'bytes', size)}; a step of {method(rows[0])} {each(rows, 'ms', short)} ms"
     ]
 
 
 def clusters_lines(rows: Sequence[Record]) -> list[str]:
     """Seconds of k-means, and the peak of memory, over images at one K and over K at one number of images."""
     lines = []
-    for key, fixed, told in (("images", "k", "K"), ("k", "images", "images")):
-        common = [row for row in rows if row[fixed] == (rows[0] if key == "images" else rows[-1])[fixed]]
-        group = sorted({row[key]: row for row in common}.items())
-        memory = [size(row.get("device_bytes", row["host_bytes"])) for _, row in group]
+    for key, fixed, at in (("images", "k", 0), ("k", "images", -1)) if rows else ():
+        by_key = {row[key]: row for row in rows if row[fixed] == rows[at][fixed]}
+        group = [by_key[value] for value in sorted(by_key)]
+        memory = "device_bytes" if "device_bytes" in rows[0] else "host_bytes"
+        names = {"images": "images", "k": "K"}
         lines.append(
-            f"- k-means, one start, {group[0][1]['dim']} dimensions, {told} {group[0][1][fixed]:,}: "
-            f"{slashed(short(row['seconds']) for _, row in group)} s, {slashed(memory)} at "
-            f"{'images' if key == 'images' else 'K'} {slashed(f'{value:,}' for value, _ in group)} "
-            f"({group[0][1]['where']})"
+            f"- k-means, one start, {rows[0]['dim']} dimensions, {names[fixed]} {rows[at][fixed]:,}: "
+            f"{each(group, 'seconds', short)} s, {each(group, memory, size)} at {names[key]} "
+            f"{each(group, key, '{:,}'.format)} ({rows[0]['where']})"
         )
-    return lines if rows else []
+    return lines
 
 
 def together_lines(rows: Sequence[Record]) -> list[str]:

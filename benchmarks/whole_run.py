@@ -118,7 +118,7 @@ class Sizes:
 
 SIZES = {
     "cuda": Sizes(5994, "16+8", 200, Plan(20, 5, 50), 250),
-    "cpu": Sizes(256, "2+1", 2, Plan(2, 2, 2), 64),
+    "cpu": Sizes(256, "2+1", 2, Plan(2, 2, 2), 64, large=48),
 }
 
 
