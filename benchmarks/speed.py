@@ -273,10 +273,11 @@ def section(record: Record) -> str:
     lines = cost_lines(record["costs"]) if rows else []
     if "ceilings" in parts:
         lines.append(ceiling_line(parts["ceilings"]))
-    for key in ("batch", "k", "images") if record.get("device") == "cuda" else ():  # a CPU grows alike
-        lines += growth_lines(parts.get(key, []), key)
+    if record.get("device") == "cuda":  # on a CPU all of this grows alike
+        for key in ("batch", "k", "images"):
+            lines += growth_lines(parts.get(key, []), key)
+        lines += together_lines(parts.get("together", []))
     lines += views_lines(parts.get("views", []))
-    lines += together_lines(parts.get("together", []))
     lines += [methods_line(parts[name]) for name in ("methods", "image_stages") if parts.get(name)]
     lines += map(clustering_line, parts.get("clustering", []))
     lines += clusters_lines(parts.get("growth", []))
@@ -331,7 +332,7 @@ def steps_table(rows: Sequence[Record], costs: Record) -> str:
     found = {(row["method"], row["arithmetic"]): row for row in rows if row["pipeline"] == REFERENCE}
     kinds = list(dict.fromkeys(arithmetic for _, arithmetic in found))
     on_gpu = any("device_bytes" in row for row in rows)
-    names = " / ".join(dict.fromkeys(method(row) for row in rows))
+    names = "/".join(dict.fromkeys(method(row) for row in rows))
     head = [names, "ms a step", *(f"times {kind}" for kind in kinds)]
     head += ["200 epochs, s", "GPU memory" if on_gpu else "host memory"]
     body = []
@@ -341,7 +342,7 @@ def steps_table(rows: Sequence[Record], costs: Record) -> str:
         cells += [[ratio(found.get((row["method"], kind)), row) for row in group] for kind in kinds]
         cells += [[f"{whole_run(row, costs):,.0f}" for row in group]]
         cells += [[size(row["device_bytes" if on_gpu else "host_bytes"]) for row in group]]
-        body.append([name, *map(" / ".join, cells)])
+        body.append([name, *map("/".join, cells)])
     return table(head, body)
 
 
@@ -380,10 +381,9 @@ LEVELS = {"device": "GPU memory", "host": "host memory", "disk": "a file"}
 
 def ceiling_line(found: Record) -> str:
     return (
-        f"- The trunk alone, {found['views']} views of {found['gmac_per_view']:.2f} GMAC in {found['arithmetic']}: "
-        f"{short(found['trunk_ms'])} ms, {short(found['trunk_tflops'])} TFLOP/s, **{100 * found['share']:.0f} %** of "
-        f"the {short(found['matmul_tflops'])} TFLOP/s of a matrix product of side {found['matmul_side']:,} in the "
-        "same run"
+        f"- trunk alone, {found['views']} views of {found['gmac_per_view']:.2f} GMAC, {found['arithmetic']}: "
+        f"{short(found['trunk_ms'])} ms, **{100 * found['share']:.0f} %** of the {short(found['matmul_tflops'])} "
+        "TFLOP/s of a matrix product"
     )
 
 
@@ -391,7 +391,7 @@ def growth_lines(rows: Sequence[Record], key: str) -> list[str]:
     """Milliseconds a step over the values of `key`, a line per pipeline and method."""
     found: dict[str, list[Record]] = {}
     for row in rows:
-        found.setdefault(f"{method(row)}, {pipeline(row)}", []).append(row)
+        found.setdefault(f"{method(row)}, {row['pipeline']}", []).append(row)
     title = {"batch": "batch", "k": "K", "images": "images"}[key]
     return [
         f"- {name}: {each(group, 'ms', short)} ms a step at {title} {each(group, key, '{:,}'.format)}"
@@ -439,7 +439,7 @@ def together_lines(rows: Sequence[Record]) -> list[str]:
         times = f", {row['ms'] / one:.2f} times one run" if one else ""
         memory = f", {size(row['device_bytes'])}" if "device_bytes" in row else ""
         found.append(
-            f"- {row['runs']} runs of {method(row)} at once, {pipeline(row)}: {short(row['ms'])} ms for a step of each"
+            f"- {row['runs']} runs of {method(row)} at once, {row['pipeline']}: {short(row['ms'])} ms a step of each"
             f"{times}{memory}"
         )
     return found

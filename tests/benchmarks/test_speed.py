@@ -63,12 +63,8 @@ def test_a_whole_run(tmp_path: Path, capsys) -> None:
     assert grown[0]["cache"]["bytes"] == 4 * grown[2]["cache"]["bytes"]
     assert grown[0]["store_bytes"] > grown[1]["store_bytes"] > grown[2]["store_bytes"]
     assert [row["pipeline"] for row in record["parts"]["views"]] == ["cached 2+1", "cached 3+2"]
-    assert [(row["images"], row["k"]) for row in record["parts"]["growth"]] == [
-        (40, 6),
-        (80, 6),
-        (40, 4),
-        (40, 6),
-    ]
+    grown = [(row["images"], row["k"]) for row in record["parts"]["growth"]]
+    assert grown == [(40, 6), (80, 6), (40, 4)]
     assert record["parts"]["ceilings"]["share"] > 0
     assert [row["method"] for row in record["parts"]["methods"]] == list(parts.TOKEN_METHODS)
     assert [row["method"] for row in record["parts"]["image_stages"]] == ["sptnet"] * 2 + ["promptcal"] * 2
@@ -151,7 +147,7 @@ def test_tables_go_into_a_document(tmp_path: Path, capsys) -> None:
     speed.main([*SMALL, "--out", str(out), "--only", "ceilings"])
     page.write_text(f"{BEGIN}\n{END}\n")
     assert speed.main(["--table", str(out), "--into", str(page)]) == 0
-    assert "The trunk alone" in page.read_text()
+    assert "trunk alone" in page.read_text()
     (tmp_path / "run.json").write_text('{"method": "rpc"}')
     assert speed.main(["--table", str(tmp_path / "run.json")]) == 2
     assert "lacks hardware" in capsys.readouterr().err
