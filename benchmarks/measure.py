@@ -13,7 +13,7 @@ import io
 import resource
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
@@ -40,17 +40,31 @@ from holotype.utils.device import Device
 
 sys.path.append(str(Path(__file__).resolve().parents[1] / "experiments"))  # the harness is there
 
+from harness import Record as Record
 from harness import command as command
 from harness import facts as facts
 from harness import has_record as has_record
+from harness import method as method
 from harness import one_sentence as one_sentence
+from harness import pipeline as pipeline
 from harness import read_record as read_record
 from harness import read_records as read_records
 from harness import script_parser as script_parser
+from harness import short as short
+from harness import size as size
+from harness import table as table
 from harness import write_record as write_record
 
 EPOCHS = 200
 """Epochs of the run that step times are extrapolated to; what the methods' papers train."""
+
+
+def choose_parts(only: str, parts: Collection[str]) -> list[str]:
+    """Those of a list with commas, in the order of all parts."""
+    names = [name.strip() for name in only.split(",") if name.strip()]
+    if unknown := [name for name in names if name not in parts]:
+        raise InputError(f"There is no part {unknown[0]!r}; --only takes some of {','.join(parts)}.")
+    return [name for name in parts if name in names]
 
 
 @dataclass(frozen=True)
@@ -211,7 +225,10 @@ class Effort:
     """Of the trunk and the matrix product."""
     runs: tuple[int, ...] = (1, 8)
     """Runs that train at once."""
-    ks: tuple[int, ...] = (100, 200, 1000)
+    ks: tuple[int, ...] = (10, 100, 200, 1000)
+    views: tuple[str, ...] = ("2+1", "4+2", "8+4", "16+8")
+    grown: tuple[int, ...] = (1_000, 10_000, 100_000, 1_000_000)
+    """Images of a growing collection."""
     exact_growth: bool = True
     """Whether growth with the batch is followed in exact mode too: every shape is compiled anew."""
     methods: Plan = SHORT
@@ -248,6 +265,7 @@ EFFORTS = {
         image_stages=Plan(1, 2, 1),
         communities=Clusters(600, 96, 20),
         kmeans=Clusters(1200, 96, 20, starts=4),
+        grown=(1_000, 10_000, 100_000),
     ),
 }
 """By device; any other device than these is measured like a CPU."""

@@ -2,7 +2,6 @@
 
     python benchmarks/sampling.py                       # a million images, a few minutes on one core
     python benchmarks/sampling.py --rows 100000 --n 2000
-    python benchmarks/sampling.py --rows 100000 --n 7000 --labelled 0.05   # how many are there?
 
 Sizes of the categories follow Zipf's law: the k-th has a share in proportion to 1 / k. The features of an image are the
 centre of its category and noise, Gaussian both and of the same size, so that two images of a category have the cosine
@@ -20,10 +19,8 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
-import torch
 
-from holotype.clustering.class_size import measure_classes
-from holotype.embeddings.coreset import NoLabels, draw_coreset, path_hashes, uniform
+from holotype.embeddings.coreset import draw_coreset, path_hashes
 from holotype.embeddings.store import EMBEDDINGS_FORMAT, EmbeddingParts
 from holotype.errors import InputError
 from holotype.utils.atomic import write_text
@@ -127,54 +124,8 @@ def by_coverage(made: Made, category: np.ndarray, n: int, folder: Path, cells: i
     return judge(n, f"coverage, {sample.n_cells:,} cells", category, rows, sample.weight)
 
 
-# -- how many categories --------------------------------------------------------------------------------
-
-
-class Labelled(NoLabels):
-    """Every second category is known, and a share of its images is labelled."""
-
-    def __init__(self, made: Made, category: np.ndarray, share: float) -> None:
-        drawn = uniform(path_hashes([made.path(row) for row in range(made.rows)], made.seed + 1)["images"])
-        self.target = np.where((category % 2 == 0) & (drawn < share), category // 2, -1)
-
-    def of(self, path: str) -> str:
-        target = int(self.target[number_of(path)])
-        return "" if target < 0 else str(target)
-
-
 def number_of(path: str) -> int:
     return int(path.partition(".")[0])
-
-
-def features_of(folder: Path, rows: np.ndarray) -> np.ndarray:
-    """(n, D) of some images. rows: ascending."""
-    wanted = set(rows.tolist())
-    return np.concatenate(
-        [
-            part.features[[number_of(path) in wanted for path in part.path]]
-            for part in EmbeddingParts(folder)
-            if any(number_of(path) in wanted for path in part.path)
-        ]
-    )
-
-
-def count_categories(made: Made, category: np.ndarray, n: int, folder: Path, labels: Labelled) -> list[str]:
-    """Lines of a table: what the neighbours of labelled images say of the number of categories, by each sample."""
-    number = path_hashes([made.path(row) for row in range(made.rows)], made.seed)["images"]
-    random = np.sort(np.argsort(number, kind="stable")[:n])
-    sample = draw_coreset(EmbeddingParts(folder), n, labels=labels, seed=made.seed)
-    covering = np.array([number_of(path) for path in sample.path])
-    lines = []
-    for drawn, rows, weight in (
-        ("at random", random, None),
-        ("coverage, every image counts once", covering, None),
-        ("coverage, weights count", covering, sample.weight),
-    ):
-        x, label = torch.from_numpy(features_of(folder, rows)), torch.from_numpy(labels.target[rows])
-        found = measure_classes(x, label, weight=weight)
-        told = "-" if found is None else f"{found.k:,.0f} | {found.low:,.0f} to {found.high:,.0f}"
-        lines.append(f"| {n:,} | {drawn} | {int((label >= 0).sum()):,} | {told} |")
-    return lines
 
 
 @one_sentence
@@ -185,7 +136,6 @@ def main(words: Sequence[str] | None = None) -> int:
     parser.add_argument("--dim", type=int, default=64)
     parser.add_argument("--n", type=int, nargs="+", default=[5_000, 20_000, 50_000])
     parser.add_argument("--cells", type=int)
-    parser.add_argument("--labelled", type=float, help="count categories, with this share of labels")
     parser.add_argument("--seed", type=int, default=0)
     given = parser.parse_args(words)
     if min(given.rows, given.categories, given.dim, *given.n) < 1:
@@ -196,10 +146,7 @@ def main(words: Sequence[str] | None = None) -> int:
     print(
         f"{made.rows:,} images of {int((size > 0).sum()):,} categories, {size.min():,} to {size.max():,} images each\n"
     )
-    if given.labelled is None:
-        find_all(made, category, given.n, given.cells)
-    else:
-        count_all(made, category, given.n, given.labelled)
+    find_all(made, category, given.n, given.cells)
     print(f"\n{time.process_time():.0f} seconds of processor time")
     return 0
 
@@ -212,15 +159,6 @@ def find_all(made: Made, category: np.ndarray, sizes: Sequence[int], cells: int 
         for n in sizes:
             print(at_random(made, category, n).line, flush=True)
             print(by_coverage(made, category, n, Path(folder), cells).line, flush=True)
-
-
-def count_all(made: Made, category: np.ndarray, sizes: Sequence[int], share: float) -> None:
-    print("| images | drawn | labelled | categories | range |\n| ---: | --- | ---: | ---: | --- |")
-    labels = Labelled(made, category, share)
-    with tempfile.TemporaryDirectory() as folder:
-        made.write(Path(folder))
-        for n in sizes:
-            print("\n".join(count_categories(made, category, n, Path(folder), labels)), flush=True)
 
 
 if __name__ == "__main__":

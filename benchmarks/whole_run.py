@@ -1,45 +1,60 @@
 """What a run costs, from the start of Python to the table, and its parts; now and as the version before computed.
 
     python benchmarks/whole_run.py --out experiments/results/whole_run.jsonl#h200
+    python benchmarks/whole_run.py --only start,photographs
 
-One command measures, in this order and within --minutes: cached steps with one and with two trained blocks, eager and
-compiled (the first compiling starts with nothing kept); reading images; a whole run of RPC as `holotype train` does it,
-now and as before; `embed` against the rate of the trunk; eight seeds at once; a step in the style of released code.
-`before` compiles nothing; `between` adds one thing after the other. Photographs and weights are made. The file is
-written after every part, and printed at the end as one line of JSON.
+One command measures, in this order and within --minutes:
+
+steps        cached steps with one and with two trained blocks, eager and compiled (the first compiling starts with
+             nothing kept)
+reading      photographs of 500 pixels in 1 thread to one a processor, with the processor's time and page faults of an
+             image: where the first grows with the threads, they wait for one another; `alone`: the parts of one thread
+whole        RPC as `holotype train` does it, now and as before
+embed        `holotype embed` against the rate of the trunk
+together     eight seeds at once
+between      what lies between before and now, added one after the other
+reference    a step in the style of released code
+start        from the command to the first step, on the embedded sample, with the token cache of an earlier run
+photographs  reading photographs of 12 million pixels, whole and smaller
+
+Photographs and weights are made. The file is written after every row, and printed at the end as one line of JSON.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import resource
 import subprocess
 import sys
 import tempfile
 import time
 import traceback
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
+from PIL import Image
 from safetensors.torch import save_file
 
-from decode import scaling
-from holotype.data.decode_stream import decode_in_order
-from holotype.data.image_store import CROP_FRACTION
+from holotype.data.decode import open_image
+from holotype.data.decode_stream import DRAFT, decode_in_order, decode_one
+from holotype.data.image_store import CROP_FRACTION, ImageStore
 from holotype.models.weights_io import TEST_BACKBONES
 from holotype.training import step as step_module
 from holotype.training.encoder import Encoder
 from holotype.utils.device import cpu_count, pick_device
-from loops import Bench, free, measure_loop, measure_together
 from measure import (
     EFFORTS,
     EMBEDDED_SIZE,
     Plan,
     World,
+    choose_parts,
     command,
     facts,
     make_photographs,
@@ -48,6 +63,7 @@ from measure import (
     time_call,
     write_record,
 )
+from parts import Bench, free, measure_loop, measure_together
 from parts import reference as reference_style
 
 METHODS, RUNS = ("simgcd", "rpc"), 8
@@ -69,6 +85,21 @@ KINDS = {
 """What a whole run does otherwise than the version before: each adds to the one above it."""
 ENDS = ("before", "all compiled")
 """The first and the last of them, which are measured first."""
+FIRST_STEP = """
+import os, sys, time
+from holotype.training import step
+def first(self, drawn):
+    busy = os.times()
+    print(f"FIRST {time.time() - float(os.environ['STARTED']):.3f} {busy.user + busy.system:.3f}", flush=True)
+    os._exit(0)
+step.Step.__call__ = first
+from holotype.cli import main
+sys.exit(main(sys.argv[1:]))
+"""
+SAMPLE = ("train", "simgcd", "fashion-sample", "--no-progress", "--device=cpu")
+STARTS = 5
+LARGE, SIDES = 12, (4000, 3000)
+"""Different photographs of these sides, each of which is read several times."""
 
 
 @dataclass(frozen=True)
@@ -81,11 +112,13 @@ class Sizes:
     plan: Plan
     decoded: int
     """Images that one thread reads."""
+    large: int = 300
+    """Photographs of 12 million pixels."""
 
 
 SIZES = {
     "cuda": Sizes(5994, "16+8", 200, Plan(20, 5, 50), 250),
-    "cpu": Sizes(256, "2+1", 2, Plan(2, 2, 2), 64),
+    "cpu": Sizes(256, "2+1", 2, Plan(2, 2, 2), 64, large=48),
 }
 
 
@@ -113,7 +146,60 @@ def steps(bench: Bench, sizes: Sizes) -> Iterator[dict[str, Any]]:
 
 
 def reading(bench: Bench, sizes: Sizes) -> Iterator[dict[str, Any]]:
-    yield from scaling(bench.world.paths[: sizes.decoded * max(cpu_count() // 2, 1)], bench.world.image_size)
+    """Into a store, as runs do, and without one."""
+    size = bench.world.image_size
+    paths, short = bench.world.paths[: sizes.decoded * max(cpu_count() // 2, 1)], int(size / CROP_FRACTION)
+    yield {"kind": "alone"} | alone(paths[:200], short)
+    for count in sorted({n for n in (1, 2, 4, 8, 16, 32) if n < cpu_count()} | {cpu_count()}):
+        read(paths[: 4 * count], short, count)  # files warm
+        yield {"kind": "threads", "count": count} | cost(partial(read, paths, short, count), len(paths))
+    decode = partial(ImageStore.decode, paths, size, progress=False)
+    yield {"kind": "store", "count": cpu_count()} | cost(decode, len(paths))
+
+
+def read(paths: Sequence[str], short: int, threads: int | None = None, draft: int = 0) -> None:
+    """Decode images and forget them."""
+    for _ in decode_in_order(paths, short, threads, False, draft=draft):
+        pass
+
+
+def used() -> np.ndarray:
+    """Seconds by the clock, seconds of the processor by the user and in the kernel, page faults; of children too."""
+    both = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    sums = [sum(getattr(each, name) for each in both) for name in ("ru_utime", "ru_stime", "ru_minflt")]
+    return np.array([time.perf_counter(), *sums])
+
+
+def cost(call: Callable[[], Any], images: int) -> dict[str, float]:
+    before = used()
+    call()
+    seconds, user, kernel, faults = (used() - before).tolist()
+    return {
+        "images_per_second": round(images / seconds, 1),
+        "user_ms": round(1e3 * user / images, 3),
+        "kernel_ms": round(1e3 * kernel / images, 3),
+        "page_faults": round(faults / images),
+    }
+
+
+def alone(paths: Sequence[str], short: int) -> dict[str, float]:
+    """Milliseconds an image of one thread: opening, decoding, resizing, and what the consumer does."""
+    seconds, buffer = np.zeros(4), bytearray()
+    for path in paths:
+        at = [time.perf_counter()]
+        with open_image(path) as image:
+            at.append(time.perf_counter())
+            image.load()
+            at.append(time.perf_counter())
+            width, height = image.size
+            scale = short / min(width, height)
+            resized = image.rgb().resize((int(width * scale), int(height * scale)), Image.Resampling.BICUBIC)
+            at.append(time.perf_counter())
+        buffer += np.ascontiguousarray(np.asarray(resized)).data
+        at.append(time.perf_counter())
+        seconds += np.diff(at)
+    names = ("open", "decode", "resize", "copy")
+    return dict(zip(names, (1e3 * seconds / len(paths)).round(3).tolist(), strict=True))
 
 
 def collection(bench: Bench, folder: Path) -> list[str]:
@@ -133,18 +219,21 @@ def collection(bench: Bench, folder: Path) -> list[str]:
 
 def run_once(kind: str, words: Sequence[str], scratch: Path) -> float:
     """Seconds of a process that does a command."""
-    environment = os.environ | {"XDG_CACHE_HOME": str(scratch / "cache")}
     start = time.perf_counter()
-    made = subprocess.run(
-        [sys.executable, "-c", CHILD.format(**KINDS[kind]), *words],
-        env=environment,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    if made.returncode:
-        raise RuntimeError(f"{kind}: {made.stderr[-2000:]}")
+    run_child(CHILD.format(**KINDS[kind]), words, scratch)
     return time.perf_counter() - start
+
+
+def run_child(
+    program: str, words: Sequence[str], scratch: Path, more: Mapping[str, str] | None = None
+) -> str:
+    """What a program prints in a process of its own, whose caches lie in `scratch`."""
+    environment = os.environ | {"XDG_CACHE_HOME": str(scratch / "cache")} | dict(more or {})
+    command = [sys.executable, "-c", program, *words]
+    made = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    if made.returncode:
+        raise RuntimeError(f"{' '.join(words[:2])}: {made.stderr[-2000:]}")
+    return made.stdout
 
 
 def whole(bench: Bench, sizes: Sizes, kinds: Sequence[str]) -> Iterator[dict[str, Any]]:
@@ -187,11 +276,7 @@ def embed(bench: Bench, sizes: Sizes) -> Iterator[dict[str, Any]]:
         }
         del encoder
         free()
-    start = time.perf_counter()
-    for _ in decode_in_order(world.paths, short, None, False):
-        pass
-    rate = len(world.paths) / (time.perf_counter() - start)
-    yield {"kind": "reading alone", "images_per_second": round(rate, 1)}
+    yield {"kind": "reading alone"} | cost(partial(read, world.paths, short), len(world.paths))
     with tempfile.TemporaryDirectory(dir=bench.scratch, prefix="embed-") as made:
         flags = [flag for flag in collection(bench, Path(made)) if not flag.startswith("--k=")]
         flags = [flag.replace("--backbone.name", "--backbone") for flag in flags]
@@ -220,6 +305,46 @@ def reference(bench: Bench, sizes: Sizes) -> Iterator[dict[str, Any]]:
     yield from reference_style(bench, EFFORTS[kind])
 
 
+def large_photographs(folder: Path, made: Sequence[str]) -> list[str]:
+    """Made photographs, enlarged, with grain: files of about 4 MB."""
+    rng, paths = np.random.default_rng(0), []
+    for number in range(LARGE):
+        with Image.open(made[number % len(made)]) as image:
+            pixels = np.asarray(image.resize(SIDES, Image.Resampling.BICUBIC), np.int16)
+        grain = rng.integers(-12, 13, (SIDES[1], SIDES[0], 1), dtype=np.int16)
+        paths.append(str(folder / f"large-{number}.jpg"))
+        Image.fromarray((pixels + grain).clip(0, 255).astype(np.uint8)).save(paths[-1], quality=90)
+    return paths
+
+
+def photographs(bench: Bench, sizes: Sizes) -> Iterator[dict[str, Any]]:
+    """Seconds of reading large ones, and how much the pixels of smaller decoding differ."""
+    short = int(bench.world.image_size / CROP_FRACTION)
+    with tempfile.TemporaryDirectory(dir=bench.scratch, prefix="large-") as folder:
+        paths = large_photographs(Path(folder), bench.world.paths)
+        every = [paths[i % len(paths)] for i in range(sizes.large)]
+        megabytes = round(float(np.mean([os.path.getsize(path) for path in paths])) / 1e6, 1)
+        for kind, draft in (("whole", 0), ("smaller", DRAFT)):
+            found = cost(partial(read, every, short, draft=draft), len(every))
+            yield {"kind": kind, "images": len(every), "sides": list(SIDES), "megabytes": megabytes} | found
+        pairs = [
+            [decode_one(path, short, draft).pixels.astype(int) for draft in (0, DRAFT)] for path in paths
+        ]
+    differences = [np.abs(whole - drafted) for whole, drafted in pairs]
+    mean, largest = np.mean([each.mean() for each in differences]), max(each.max() for each in differences)
+    yield {"kind": "difference", "mean": round(float(mean), 3), "largest": int(largest)}
+
+
+def first_step(bench: Bench, sizes: Sizes) -> Iterator[dict[str, Any]]:
+    """Seconds from the command to the first step, by the clock and of the processor; the first fills the cache."""
+    with tempfile.TemporaryDirectory(dir=bench.scratch, prefix="start-") as folder:
+        for number in range(1 + STARTS):
+            words = [*SAMPLE, f"--out={folder}/{number}"]
+            told = run_child(FIRST_STEP, words, Path(folder), {"STARTED": str(time.time())})
+            elapsed, busy = (float(word) for word in told.partition("FIRST")[2].split())
+            yield {"kind": "warm" if number else "cold", "seconds": elapsed, "processor_seconds": busy}
+
+
 Part = Callable[[Bench, Sizes], Iterator[dict[str, Any]]]
 PARTS: dict[str, Part] = {
     "steps": steps,
@@ -229,6 +354,8 @@ PARTS: dict[str, Part] = {
     "together": together,
     "between": lambda bench, sizes: whole(bench, sizes, [kind for kind in KINDS if kind not in ENDS]),
     "reference": reference,
+    "start": first_step,
+    "photographs": photographs,
 }
 
 
@@ -244,6 +371,7 @@ def main(words: Sequence[str] | None = None) -> int:
     add("--arch", help="as of speed.py (vit_small_patch14_224 on a GPU, embedded on a CPU)")
     add("--n-images", type=int, help="photographs (5,994 on a GPU, 256 on a CPU)")
     given = parser.parse_args(words)
+    wanted = choose_parts(given.only, PARTS)
     start, device = time.monotonic(), torch.device(pick_device(given.device))
     cuda = device.type == "cuda"
     arch = given.arch or ("vit_small_patch14_224" if cuda else "embedded")
@@ -261,7 +389,7 @@ def main(words: Sequence[str] | None = None) -> int:
         record |= {"photographs": made.description, "batch": batch, "k": k, "views": sizes.views, "parts": {}}
         bench = Bench(world, sizes.views, Path(scratch) / "bench")
         bench.scratch.mkdir()
-        for name in [name for name in PARTS if name in given.only.split(",")]:
+        for name in wanted:
             rows = record["parts"].setdefault(name, [])
             try:
                 for row in PARTS[name](bench, sizes) if time.monotonic() - start < 60 * given.minutes else ():
@@ -270,9 +398,8 @@ def main(words: Sequence[str] | None = None) -> int:
                     write_record(given.out, record)
                     if time.monotonic() - start > 60 * given.minutes:
                         break
-            except (
-                RuntimeError
-            ):  # out of memory, a kernel that failed: the other parts are still worth having
+            except RuntimeError:
+                # out of memory, a kernel that failed: the other parts are still worth having
                 failed.append(name)
                 traceback.print_exc()
             free()

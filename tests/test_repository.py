@@ -205,7 +205,7 @@ def test_the_repository_stays_small(files: list[str]) -> None:
     assert sum(len((read_text(name) or "").split()) for name in documents) <= MAX_WORDS
     assert len(list(STUDIES.glob("*.yaml"))) <= 25
     assert len(list(STUDIES.glob("*.py"))) <= 13
-    assert len(list((TOP / "benchmarks").glob("*.py"))) <= 17
+    assert len(list((TOP / "benchmarks").glob("*.py"))) <= 10
     records = list((STUDIES / "results").iterdir())
     assert len(records) <= 60
     assert sum(path.stat().st_size for path in records) <= 3_000_000

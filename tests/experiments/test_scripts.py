@@ -25,7 +25,7 @@ SCRIPTS = (
         "newer",
     ),
     "votes",
-    *("backbones", "kernels", "sampling", "slice_memory", "slices", "speed", "startup"),
+    *("backbones", "sampling", "slices", "speed", "whole_run"),
 )
 TABLES = {
     "folders --mix --table --out folders.jsonl#confirmed": "ensembles.md",
