@@ -73,8 +73,27 @@ def test_the_command_and_what_it_refuses(holotype, runs, tiny):
     for words, said in (((runs[0]), "have 1 settings"), (([runs[0][0], runs[1][3]]), "No seed is in both")):
         refused = holotype("compare", *words)
         assert (refused.code, said in refused.err) == (2, True)
-    with pytest.raises(InputError, match="holds no run"):
-        module.compare([runs[0][0].parent, runs[1][0]])
+    for folders, said in (
+        ([runs[0][0].parent, runs[1][0]], "holds no run"),
+        (str(runs[0][0]), "list of them"),
+    ):
+        with pytest.raises(InputError, match=said):
+            module.compare(folders)
+    with pytest.raises(InputError, match="is a file"):
+        load(runs[0][0] / "scores.json")
+
+
+def test_runs_of_other_images_or_labels_are_not_compared(runs, squares_folder, tiny, tmp_path):
+    lines = (squares_folder / "squares.csv").read_text().splitlines()
+    rows = [f"{squares_folder}/{line}" for line in lines[1:]]
+    bare = [row.replace(",red,red", ",,red") if n % 4 else row for n, row in enumerate(rows)]
+    for name, kept in {"fewer": rows[:-4], "bare": bare}.items():
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "squares.csv").write_text("\n".join([lines[0], *kept]))
+        other = tiny("kmeans", name + "-run", dataset=tmp_path / name / "squares.csv")
+        run_experiment(other)
+        with pytest.raises(InputError, match="two data sets called squares"):
+            module.compare([runs[0][0], other.folder])
 
 
 @pytest.mark.parametrize(("number", "panels"), [(1, 4), (5, 3)])

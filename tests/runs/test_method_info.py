@@ -87,6 +87,7 @@ def test_stages_and_docstrings_in_words() -> None:
     differs = "Differs, and why:\n  edges  are gone\nThe end."
     assert module.split_docstring(doc) == ("Title: of it", computes, differs)
     assert module.split_docstring("Alone") == ("Alone", "", "")
+    assert module.split_docstring("A title of\ntwo lines.\n\nMore.") == ("A title of two lines", "More.", "")
 
 
 def test_a_method_of_ones_own(own: str) -> None:
@@ -100,7 +101,8 @@ def test_a_method_of_ones_own(own: str) -> None:
     built = method_info(f"{own}:Built")
     assert find_method(f"{own}:Built").recipes  # SimGCD's
     assert (built.card, built.recipes) == (None, {})
-    for name, said in (("Bare", "Config"), ("Demanding", "must"), ("Broken", "ZeroDivisionError: oh")):
+    assert method_info(f"{own}:Bare").settings == ()
+    for name, said in (("Demanding", "must"), ("Broken", "ZeroDivisionError: oh")):
         with pytest.raises(InputError, match=rf"{name} cannot be built \(.*{said}"):
             method_info(f"{own}:{name}")
 

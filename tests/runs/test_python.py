@@ -11,8 +11,9 @@ import torch
 from PIL import Image
 
 import holotype
+from holotype.data.arrays import to_label_column
 from holotype.data.load import load_table
-from holotype.errors import InputError
+from holotype.errors import InputError, Stopped
 from holotype.methods.simgcd import SimGCD
 from holotype.runs.run_result import read_metrics
 
@@ -32,8 +33,10 @@ def squares(squares_folder: Path, tmp_path: Path, monkeypatch) -> pd.DataFrame:
 
 @pytest.fixture
 def train(tiny_settings, tmp_path):
-    def call(method, data, out="run", **named):
-        settings = {key: value for key, value in tiny_settings.items() if "." in key}
+    def call(method, data, out="run", epochs=1, **named):
+        settings = {key: value for key, value in tiny_settings.items() if "." in key} | {
+            "train.epochs": epochs
+        }
         plain = {key: value for key, value in tiny_settings.items() if "." not in key}
         return holotype.train(
             method,
@@ -142,6 +145,24 @@ def test_bench_takes_classes_and_data_in_memory(squares, tiny_settings):
     assert set(frame.dataset) == {"frame"}
 
 
+PIXELS = np.zeros((4, 8, 8, 3), np.uint8)
+
+
+class Items(torch.utils.data.Dataset):
+    """Four times the same item, of two classes."""
+
+    classes = ("a", "b")
+
+    def __init__(self, item):
+        self.item = item
+
+    def __len__(self):
+        return 4
+
+    def __getitem__(self, row):
+        return self.item
+
+
 @pytest.mark.parametrize(
     ("method", "data", "words"),
     [
@@ -150,9 +171,72 @@ def test_bench_takes_classes_and_data_in_memory(squares, tiny_settings):
         ("simgcd", (np.zeros((4, 8, 8, 3)), [0, 1]), "4 images but 2 labels"),
         ("simgcd", pd.DataFrame({"path": ["a"]}), "no column label"),
         ("simgcd", (torch.full((2, 3, 8, 8), 2.0), [0, 1]), "Normalize"),
+        ("simgcd", (PIXELS, "abcd"), "give a list"),
+        ("simgcd", (PIXELS, 3), "give a list"),
+        ("simgcd", (PIXELS, np.eye(4)), "label is a ndarray"),
+        ("simgcd", (PIXELS[:0], []), "no image"),
+        ("simgcd", (PIXELS,), "cannot be a tuple"),
+        ("simgcd", (PIXELS, [0] * 4, [0] * 4, 0), "cannot be a tuple"),
+        ("simgcd", {"path": [], "label": []}, "cannot be a dict"),
+        ("simgcd", pd.Series(["a.png"]), "cannot be a Series"),
+        ("simgcd", Items(torch.zeros(3, 8, 8)), "is a Tensor"),
+        ("simgcd", Items((torch.zeros(3, 8, 8), 2)), "label 2 and only 2 classes"),
     ],
 )
 def test_what_cannot_be_used_is_said(train, tmp_path, monkeypatch, method, data, words):
     monkeypatch.chdir(tmp_path)
     with pytest.raises(InputError, match=words):
         train(method, data)
+
+
+def test_a_tensor_of_labels_is_read_as_its_numbers():
+    labels = torch.tensor([3, -1, 0])
+    assert to_label_column(labels, 3) == to_label_column(list(labels), 3) == ["3", "", "0"]
+    assert to_label_column(torch.tensor([1.0, float("nan")]), 2) == ["1", ""]
+
+
+def test_a_callback_stops_a_run_that_then_goes_on(train, squares):
+    class Stop(holotype.Callback):
+        def __init__(self, event):
+            setattr(self, event, self.stop)
+
+        def stop(self, *_):
+            raise KeyboardInterrupt
+
+    for event in ("on_step_end", "on_epoch"):
+        with pytest.raises(Stopped):
+            train("simgcd", squares, event, callbacks=[Stop(event)], epochs=2)
+        assert (Path(event) / "state.json").is_file()
+        assert train("simgcd", squares, event, epochs=2).scores == train("simgcd", squares, epochs=2).scores
+
+
+@pytest.mark.parametrize("given", [holotype.Callback, [holotype.Callback], [print], None])
+def test_what_is_no_callback_is_refused(train, squares, given):
+    with pytest.raises(InputError, match=r"objects of holotype\.Callback"):
+        train("simgcd", squares, callbacks=given)
+
+
+@pytest.mark.parametrize(
+    ("function", "made", "words"),
+    [
+        ("loss", lambda self, batch, now: batch.features.sum(), "loss of Odd .* a Tensor"),
+        ("loss", lambda self, batch, now: {}, "loss of Odd .* a dict"),
+        ("loss", lambda self, batch, now: {"one": 1.0}, "loss of Odd .* one: float"),
+        ("loss", lambda self, batch, now: {"one": batch.features.sum(-1)}, "loss of Odd .* one: "),
+        ("logits", lambda self, features: features[:, :2], "logits of Odd have the shape"),
+        ("logits", lambda self, features: features[:, :4] * float("nan"), "Odd .* NaN"),
+    ],
+)
+def test_what_a_method_gives_back_is_checked(train, squares, function, made, words):
+    odd = type("Odd", (SimGCD,), {function: made, "__module__": __name__})
+    with pytest.raises(InputError, match=words):
+        train(odd, squares)
+
+
+def test_a_method_needs_a_loss_and_no_settings(train, squares):
+    with pytest.raises(InputError, match="Bare has no loss"):
+        train(type("Bare", (holotype.Method,), {"__module__": __name__}), squares)
+    with pytest.raises(InputError, match="no dataclass"):
+        type("Odd", (SimGCD,), {"Config": dict})
+    with pytest.raises(InputError, match=r"must take \(config, task\)"):
+        type("Odd", (SimGCD,), {"__init__": lambda self: None})

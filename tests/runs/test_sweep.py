@@ -272,6 +272,11 @@ def test_methods_or_a_study_from_python(squares_folder, tiny_settings, tmp_path:
         ({"methods": ["rpc"], "datasets": ["cub"], "seeds": []}, "no seed"),
         ({"methods": "simgcd", "datasets": ["cub"]}, "takes a list of methods"),
         ({"methods": ["simgcd"], "datasets": ["cub"], "seeds": 3}, "takes a list of seeds"),
+        ({"methods": [("simgcd",)], "datasets": ["cub"]}, "no method with its preset"),
+        ({"methods": [("simgcd", None)], "datasets": ["cub"]}, "no method with its preset"),
+        ({"methods": ["simgcd"], "datasets": ["cub"], "settings": [1]}, "settings is [1]"),
+        ({"methods": ["simgcd"], "datasets": ["cub"], "settings": {1: 2}}, "give them by name"),
+        ({"methods": ["simgcd"], "datasets": ["cub"], "settings": {"train.lr": []}}, "empty list"),
     ],
 )
 def test_what_cannot_be_run_is_said_in_a_sentence(asked: dict[str, Any], told: str, tmp_path, monkeypatch):

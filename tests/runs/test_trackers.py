@@ -72,6 +72,12 @@ def test_an_unknown_tracker_is_refused_before_anything_is_trained(tiny, bench):
     assert (outcome.code, len(OPENED)) == (0, 1)
 
 
+def test_a_missing_package_is_told_before_images_are_read(bench, counted, monkeypatch):
+    monkeypatch.setattr(module, "find_spec", lambda name: None)
+    outcome = bench("--methods", "simgcd", "--seeds", "0,1", "--log", "wandb")
+    assert (outcome.code, outcome.err.count("needs the package wandb"), counted) == (2, 1, [])
+
+
 @pytest.mark.trackers
 def test_tensorboard_reads_what_was_written(tiny, stopping):
     accumulator = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")

@@ -56,15 +56,24 @@ def test_of_an_installed_package_its_own_files_count_alone(digest_of, tmp_path):
 
 
 def test_methods_of_this_package_have_none_and_a_class_of_a_notebook_is_known_by_its_cell(monkeypatch):
-    def made(number: int, body: str) -> str:
+    def run(number: int, names: dict, body: str, head: str = "Mine") -> type:
         """As notebooks do it: every cell has a file name of its own, known to linecache alone."""
-        source, cell = f"class Mine:\n    def loss(self):\n        return {body}\n", f"<cell {number}>"
+        source, cell = f"class {head}:\n    def loss(self):\n        return {body}\n", f"<cell {number}>"
         monkeypatch.setitem(linecache.cache, cell, (len(source), None, source.splitlines(True), cell))
-        names = {"__name__": "no_such_module"}
         exec(compile(source, cell, "exec"), names)
-        return source_digest(names["Mine"])
+        return names[head.partition("(")[0]]
+
+    def made(number: int, body: str) -> str:
+        return source_digest(run(number, {"__name__": "no_such_module"}, body))
+
+    def built(number: int, body: str) -> str:
+        """On a class of a cell before it, which alone is edited."""
+        names = {"__name__": "no_such_module"}
+        run(number, names, body)
+        return source_digest(run(number + 1, names, "0", "Heir(Mine)"))
 
     assert made(1, "1") == made(2, "1") != made(3, "2")
+    assert built(4, "1") == built(6, "1") != built(8, "2")
     nowhere = [type("Mine", (), {"__module__": "no_such_module"}) for _ in range(2)]
     assert source_digest(nowhere[0]) != source_digest(nowhere[1])
     assert {kind.code_digest for kind in METHODS.values()} == {""}

@@ -22,6 +22,8 @@ from holotype.utils.atomic import write_text
 FOLDER = Path("runs") / "data"
 """Where lists and pictures go."""
 COLUMNS = ("path", "label", "truth", "group")
+NO_DATASETS = ("list", "tuple", "dict", "ndarray", "Tensor", "Series")
+"""Types that have items as well."""
 FORMS = (
     "the name of a benchmark, a path, (images, labels), (images, labels, truth), a Table, a data frame with the "
     "columns path and label, or a torch Dataset"
@@ -33,9 +35,13 @@ def to_label_column(y: Iterable[Any] | None, n: int) -> list[str]:
 
     None, "", NaN, NaT and pandas' NA mean none, and so does -1 where all others are whole numbers.
     """
-    values: list[Any] = [None if _is_missing(value) else value for value in ([None] * n if y is None else y)]
+    if isinstance(y, str) or not hasattr(y if y is not None else (), "__iter__"):
+        raise InputError(f"The labels are {y!r}; give a list of them, one per image.")
+    values = [_plain(value) for value in ([None] * n if y is None else y)]
     if len(values) != n:
         raise InputError(f"There are {n} images but {len(values)} labels; give one per image, or None.")
+    if odd := [value for value in values if hasattr(value, "__len__") and not isinstance(value, str)]:
+        raise InputError(f"A label is a {type(odd[0]).__name__}; give one word or number per image.")
     # whole numbers with gaps come as floats from pandas
     numbers = [int(value) if _is_integer(value) else None for value in values]
     whole = all(
@@ -47,10 +53,13 @@ def to_label_column(y: Iterable[Any] | None, n: int) -> list[str]:
     ]
 
 
-def _is_missing(value: Any) -> bool:
+def _plain(value: Any) -> Any:
+    """Return a label without the array or tensor around it; None for one that is missing."""
     import pandas as pd
 
-    return bool(pd.api.types.is_scalar(value) and pd.isna(value))
+    if getattr(value, "shape", None) == ():
+        value = value.item()
+    return None if pd.api.types.is_scalar(value) and pd.isna(value) else value
 
 
 def _is_integer(value: Any) -> bool:
@@ -115,18 +124,24 @@ def _columns_of(data: Any) -> tuple[str, dict[str, Any], list[Any] | None]:
         return (data.name if isinstance(data, Table) else "") or "frame", columns, None
     if isinstance(data, tuple) and len(data) in (2, 3):
         name, (images, *columns_) = "arrays", data
-    elif (
-        hasattr(data, "__getitem__") and hasattr(data, "__len__") and not isinstance(data, list | np.ndarray)
-    ):
+    elif hasattr(data, "__getitem__") and hasattr(data, "__len__") and type(data).__name__ not in NO_DATASETS:
         name, classes = type(data).__name__, getattr(data, "classes", None)
-        items = [data[i][:2] for i in range(len(data))]
-        images, labels = [item[0] for item in items], [item[1] for item in items]
+        items = [data[i] for i in range(len(data))]
+        if odd := [item for item in items if not isinstance(item, tuple | list) or len(item) < 2]:
+            raise InputError(f"An item of {name} is a {type(odd[0]).__name__}; give (image, label) for each.")
+        images, labels = [item[0] for item in items], [_plain(item[1]) for item in items]
         if classes is not None and all(_is_integer(label) for label in labels):
+            if (last := max(map(int, labels), default=-1)) >= len(classes):
+                raise InputError(
+                    f"{name} has the label {last} and only {len(classes)} classes; correct them."
+                )
             labels = [classes[int(i)] if i >= 0 else "" for i in labels]
         columns_ = [labels]
     else:
         raise InputError(f"A data set cannot be a {type(data).__name__}; give {FORMS}.")
     pictures = [_pixels(image) for image in images]
+    if not pictures:
+        raise InputError("The data set has no image; give two classes of labelled ones, and others.")
     read = {
         key: to_label_column(y, len(pictures)) for key, y in zip(("label", "truth"), columns_, strict=False)
     }

@@ -20,7 +20,7 @@ from __future__ import annotations
 import inspect
 import re
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, is_dataclass
 from functools import cached_property
 from typing import Any, ClassVar, Literal
 
@@ -274,10 +274,15 @@ class Prediction:
     """(N,) how far the image belongs to a known class, 0 to 1; NaN where the method has no such score."""
 
 
+@dataclass
+class NoConfig:
+    """Settings of a method that has none."""
+
+
 class Method(nn.Module):
     """Base of all methods. Subclasses set `Config`, build their heads, and write `loss` and `logits` (or `predict`)."""
 
-    Config: ClassVar[type[Any]]
+    Config: ClassVar[type[Any]] = NoConfig
     revision: ClassVar[int] = 1
     """Raised whenever the method draws or computes otherwise than before with the same settings: results of different
     revisions are results of different methods, and are never taken for each other. A method outside this package
@@ -316,6 +321,12 @@ class Method(nn.Module):
         cls.code_digest = source_digest(cls)
         if "card" not in vars(cls) and (card := Card.parse(cls.__doc__ or "")):
             cls.card = card
+        if not is_dataclass(cls.Config):
+            raise InputError(f"Config of {cls.__name__} is no dataclass; write @dataclass above it.")
+        try:
+            inspect.signature(cls).bind(None, None)
+        except TypeError as error:
+            raise InputError(f"{cls.__name__}.__init__ must take (config, task): {error}.") from error
         if "default" not in cls.presets:
             cls.presets = {"default": {}, **cls.presets}
 
@@ -384,7 +395,7 @@ class Method(nn.Module):
 
     def loss(self, batch: Batch, now: Now) -> dict[str, Tensor]:
         """The named terms, weighted: the loop minimises their sum."""
-        raise TypeError(f"{type(self).__name__} does not train: it has no stages")
+        raise InputError(f"{type(self).__name__} has no loss; write one, or return [] from stages.")
 
     def combine(self, gradients: dict[str, dict[str, Tensor]]) -> dict[str, Tensor]:
         """The gradient of each parameter from those of each term, in a stage `by_term`; by default their sum.
@@ -415,7 +426,13 @@ class Method(nn.Module):
 
         By default the likeliest category; how known an image is = the probability mass on known classes.
         """
-        p = self.logits(features).softmax(dim=-1)
+        logits = self.logits(features)
+        if logits.shape != (len(features), self.task.k):
+            kind, shape, wanted = type(self).__name__, tuple(logits.shape), (len(features), self.task.k)
+            raise InputError(
+                f"The logits of {kind} have the shape {shape}; images and categories make it {wanted}."
+            )
+        p = logits.softmax(dim=-1)
         probability, category = p.max(dim=-1)
         return Prediction(category, probability, p[:, : self.task.n_known].sum(dim=-1))
 

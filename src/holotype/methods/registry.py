@@ -94,7 +94,8 @@ def method_name(method: str | type[Method]) -> str:
     if isinstance(method, str):
         return method
     if not _is_method(method):
-        raise InputError(f"{method!r} is neither the name of a method nor a subclass of holotype.Method.")
+        what = f"An object of {type(method).__name__}" if isinstance(method, Method) else repr(method)
+        raise InputError(f"{what} is neither the name of a method nor a subclass of holotype.Method.")
     for name, kind in METHODS.items():
         if kind is method:
             return name

@@ -289,6 +289,8 @@ class _DiscoveryFile:
 
 
 def _read_error(folder: Path) -> str:
+    if folder.is_file():
+        return f"{folder} is a file; give the folder of a run."
     if not folder.is_dir():
         return f"There is no folder {folder}{suggest_path(folder)}; give the folder of a run."
     if (folder / "identity.json").is_file():

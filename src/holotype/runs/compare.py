@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -51,6 +52,10 @@ def compare(runs: Sequence[Path | str]) -> Comparison:
     Raises:
         InputError: Where there are not two settings, no seed in common, or other data.
     """
+    if isinstance(runs, str | os.PathLike):
+        raise InputError(
+            f"One run was given, {os.fspath(runs)!r}, where a list of them is needed; name two or more."
+        )
     groups: dict[str, dict[int, RunResult]] = {}
     for run in map(load, dict.fromkeys(map(str, runs))):
         groups.setdefault(run.record.identity.hash, {})[run.record.identity.seed] = run
@@ -66,6 +71,13 @@ def compare(runs: Sequence[Path | str]) -> Comparison:
     if one.data["name"] != other.data["name"]:
         raise InputError(
             f"The runs are of {one.data['name']} and of {other.data['name']}; name runs on the same data."
+        )
+    if one.data.get("protocol") == other.data.get("protocol") and _labelled(pairs[0][0]) != _labelled(
+        pairs[0][1]
+    ):
+        raise InputError(
+            f"The runs are of two data sets called {one.data['name']}, with other images or other labels; name runs on "
+            "the same data."
         )
     names = tuple(f"{run.record.identity.method['name']} ({run.record.made.variant})" for run in pairs[0])
     return Comparison(
@@ -113,6 +125,10 @@ def placed_alike(one: RunResult, other: RunResult) -> float:
     counts = pd.crosstab(both.category_id, both.category_id_other).to_numpy()
     rows, columns = linear_sum_assignment(-counts)
     return float(np.sum(counts[rows, columns]) / max(len(both), 1))
+
+
+def _labelled(run: RunResult) -> set[tuple[str, str]]:
+    return set(zip(run.images["path"], run.images["label"], strict=True))
 
 
 def _seeds(runs: dict[int, RunResult]) -> str:

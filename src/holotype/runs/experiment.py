@@ -14,6 +14,7 @@ from itertools import accumulate
 from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple, TypeVar, get_type_hints
 
+import numpy as np
 import torch
 
 from holotype.config.parse import (
@@ -176,6 +177,16 @@ def resolve(
     if made.train.warmup != warmup and has_own_pace(made):
         raise InputError(f"train.warmup has no effect on {method}, which has its own pace; leave it out.")
     return made
+
+
+def check_settings(settings: Mapping[str, Any] | None) -> dict[str, Any]:
+    """Return settings by their names, dashes as underscores and arrays as lists."""
+    if settings is not None and not (
+        isinstance(settings, Mapping) and all(isinstance(key, str) for key in settings)
+    ):
+        raise InputError(f"settings is {settings!r}; give them by name, as in {{'train.epochs': 20}}.")
+    found = ((key.replace("-", "_"), value) for key, value in (settings or {}).items())
+    return {key: value.tolist() if isinstance(value, np.ndarray) else value for key, value in found}
 
 
 def default_experiment(method: str, dataset: str, preset: str = "default") -> Experiment:

@@ -43,11 +43,11 @@ class MethodInfo:
     card: Card | None
     """Its own; None where it has none."""
     computes: str
-    """Of its module's docstring: equation and notation, without the first line."""
+    """Of its module's docstring: equation and notation, without the first paragraph."""
     differs: str
     """Of its module's docstring: from the line that begins with Differs."""
     title: str
-    """The first line of its docstring."""
+    """The first paragraph of its docstring."""
     stages: tuple[Stage, ...]
     epochs: int
     """Of training by default, all data sets' recipe included."""
@@ -123,10 +123,11 @@ def list_methods() -> list[MethodInfo | InputError]:
 
 
 def split_docstring(doc: str) -> tuple[str, str, str]:
-    """Return first line, what is computed, and from a line that begins with Differs on, what is not as published."""
-    title, _, rest = doc.partition("\n")
+    """Return first paragraph, what is computed, and from a line that begins with Differs on, what is not as
+    published."""
+    title, _, rest = doc.partition("\n\n")
     computes, *differs = re.split(r"^(?=Differs\b)", rest, maxsplit=1, flags=re.MULTILINE)
-    return title.rstrip("."), computes.strip("\n"), "".join(differs).strip("\n")
+    return " ".join(title.split()).rstrip("."), computes.strip("\n"), "".join(differs).strip("\n")
 
 
 def recipe_applies(stages: Sequence[bool]) -> str:

@@ -27,7 +27,7 @@ from holotype.models.token_cache import CacheViews, TokenCache
 from holotype.results.discovery import RunFacts, write_features
 from holotype.results.lda import Centroids
 from holotype.runs.collapse import collapse_signs
-from holotype.runs.experiment import Experiment, resolve
+from holotype.runs.experiment import Experiment, check_settings, resolve
 from holotype.runs.identity import Identity, identity_of
 from holotype.runs.model_io import save_model
 from holotype.runs.predict import REMAINDER_FOLDER, Placement, RoundContext, build_discovery, place_images
@@ -315,9 +315,9 @@ def train(
     Raises:
         InputError: With one sentence, for whatever cannot be used.
     """
-    if settings is not None and not isinstance(settings, Mapping):
-        raise InputError(f"settings is {settings!r}; give them by name, as in {{'train.epochs': 20}}.")
-    overrides = {key.replace("-", "_"): value for key, value in (settings or {}).items()}
+    overrides = check_settings(settings)
+    if not isinstance(callbacks, list | tuple) or not all(isinstance(one, Callback) for one in callbacks):
+        raise InputError(f"callbacks is {callbacks!r}; give a list of objects of holotype.Callback.")
     if twice := overrides.keys() & named.keys():
         raise InputError(f"{min(twice)} is given twice, by name and in `settings`; leave one out.")
     where = dataset_path(dataset)

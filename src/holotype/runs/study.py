@@ -229,6 +229,8 @@ def settings_grid(row: StudyRow, changes: Mapping[str, Any]) -> list[dict[str, A
             axes.append([value])
         else:
             parts = [part.strip() for part in value.split(",")] if isinstance(value, str) else list(value)
+            if not parts:
+                raise InputError(f"--set {name} has an empty list of values; give one or more.")
             axes.append(list(dict.fromkeys(parts)))
     return [dict(zip(changes, point, strict=True)) for point in product(*axes)]
 

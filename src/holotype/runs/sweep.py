@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from holotype.data.arrays import dataset_path
 from holotype.errors import InputError, Stopped
 from holotype.methods import Method, method_name
-from holotype.runs.experiment import Experiment, stages_of
+from holotype.runs.experiment import Experiment, check_settings, stages_of
 from holotype.runs.identity import identity_of
 from holotype.runs.record import Key, Record, Records, check_agree
 from holotype.runs.resources import ResourceCache, check_fits, sharing_key
@@ -31,6 +31,7 @@ from holotype.runs.tables import (
     table_csv,
     table_markdown,
 )
+from holotype.training.callbacks import tracker_names
 from holotype.training.interleave import train_in_turns
 from holotype.utils.atomic import write_text
 from holotype.utils.distributed import rank
@@ -102,19 +103,22 @@ def bench(
     for name, given in {"methods": methods, "datasets": datasets, "seeds": seeds or ()}.items():
         if isinstance(given, str) or not isinstance(given, Sequence):
             raise InputError(f"bench takes a list of {name}, not {given!r}; put it into brackets.")
+    settings = check_settings(settings)
     if (study is not None) == bool(methods or datasets) or bool(methods) != bool(datasets):
         raise InputError("bench needs a study, or methods and datasets; give one of the two.")
     if study is None:
         pairs = [one if isinstance(one, tuple) else (one, "") for one in methods]
+        if odd := [pair for pair in pairs if len(pair) != 2 or not isinstance(pair[1], str)]:
+            raise InputError(f"{odd[0]!r} is no method with its preset; write it as (Mine, 'preset').")
         names = [f"{method_name(kind)}{'@' * bool(preset)}{preset}" for kind, preset in pairs]
         places = [dataset_path(one) for one in datasets]
         plan = flags_study(names, places, tuple(seeds or (0,)))
     else:
         plan = read_study(study)
     changes = []
-    for key, value in (settings or {}).items():
+    for key, value in settings.items():
         where, _, setting = key.rpartition(":")
-        changes.append(SettingChange(setting.replace("-", "_"), value, where))
+        changes.append(SettingChange(setting, value, where))
     ask = SweepRequest(rows, seeds, changes, cache_views, str(root) if root else None, progress, log)
     records, shelf = Records(results or default_results(plan)), ResourceCache()
     planned = plan_runs(experiments(plan, ask), records, Path(out or default_out(plan)), shelf)
@@ -171,6 +175,7 @@ def plan_runs(
     first: dict[Key, ScheduledRun] = {}
     asked = {id(experiment): number for number, experiment in enumerate(runs)}
     for experiment in (one for group in run_groups(runs, sharing_key) for one in group):
+        tracker_names(experiment.log)
         ready = shelf.get(experiment)
         identity = identity_of(experiment, ready)
         key = (identity.hash, identity.seed)

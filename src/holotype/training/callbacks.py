@@ -7,6 +7,7 @@ import os
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,10 @@ PLACES = ("kind", "stage", "epoch", "counter")
 
 
 class Callback:
-    """Base of all callbacks; override what you need. Called in the first process alone."""
+    """Base of all callbacks; override what you need. Called in the first process alone.
+
+    One that raises KeyboardInterrupt stops the run after the step, with its state saved.
+    """
 
     def on_step_end(self, step: int, terms: Mapping[str, Tensor]) -> None:
         """After each step. step: taken so far. terms: the loss by name, on the device: reading one waits for it."""
@@ -120,6 +124,8 @@ class WandbTracker(Tracker):
         self.run.finish()
 
 
+PACKAGES = ("tensorboard", "wandb")
+"""Trackers that bear the name of a package."""
 TRACKERS: dict[str, Callable[[TrackedRun], Tracker]] = {
     "tensorboard": TensorBoardTracker,
     "wandb": WandbTracker,
@@ -132,22 +138,18 @@ def is_number(value: Any) -> bool:
 
 
 def tracker_names(text: str | None) -> list[str]:
-    """Return the names in tensorboard,wandb; InputError for one that there is not."""
+    """Return the names in tensorboard,wandb; InputError for one that there is not, or whose package is not here."""
     names = list(dict.fromkeys(name.strip() for name in (text or "").split(",") if name.strip()))
     for name in names:
         if name not in TRACKERS:
             near = suggest(name, TRACKERS)
             raise InputError(f"There is no tracker {name!r}{near}; --log takes {', '.join(TRACKERS)}.")
+        if name in PACKAGES and find_spec(name) is None:
+            cure = "pip install 'holotype[trackers]'"
+            raise InputError(f"--log {name} needs the package {name}, which is not installed; {cure}.")
     return names
 
 
 def open_trackers(text: str | None, run: TrackedRun) -> list[Tracker]:
     """Return the trackers of a run by their names."""
-    found = []
-    for name in tracker_names(text):
-        try:
-            found.append(TRACKERS[name](run))
-        except ImportError as error:
-            cure = "pip install 'holotype[trackers]'"
-            raise InputError(f"--log {name} needs the package {name} ({error}); {cure}.") from error
-    return found
+    return [TRACKERS[name](run) for name in tracker_names(text)]

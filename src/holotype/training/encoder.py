@@ -147,6 +147,10 @@ def predict_table(method: Method, features: Tensor, rows: Tensor) -> Prediction:
     unread = torch.ones(len(features), dtype=torch.bool)
     unread[rows] = False
     nothing = torch.tensor(float("nan"))
+    if torch.cat([p.probability for p in parts]).cpu()[rows].isnan().any():
+        raise InputError(
+            f"{type(method).__name__} gives images a probability of NaN; look at what its logits divide by."
+        )
     return Prediction(
         torch.cat([p.category for p in parts]).cpu().masked_fill(unread, -1),
         torch.where(unread, nothing, torch.cat([p.probability for p in parts]).cpu().float()),

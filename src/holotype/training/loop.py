@@ -93,7 +93,7 @@ class Loop:
         self.source = self.sources.of(self.stages[0] if self.stages else self.encoder.last)
         """Of the stage that runs; after training, of the last one."""
         self.method = method.to(self.device, self.encoder.dtype)
-        self.score, self.progress, self.callbacks = score, progress, callbacks
+        self.score, self.progress, self.callbacks, self.interrupted = score, progress, callbacks, False
         self.modules = nn.ModuleDict({"tail": self.encoder.module, "method": self.method})
         self.learnable = {n: p for n, p in self.modules.named_parameters() if p.requires_grad}
         self.initial = {name: parameter.detach().clone() for name, parameter in self.learnable.items()}
@@ -214,10 +214,12 @@ class Loop:
             terms = run.step(batch)
             self.position.step, self.position.counter = step + 1, self.position.counter + 1
             bar.step(dict(zip(run.step.names, terms, strict=True)) if bar.show else {})
-            for callback in self.callbacks:
-                callback.on_step_end(self.position.counter, dict(zip(run.step.names, terms, strict=True)))
+            if self.callbacks:
+                self._tell(
+                    "on_step_end", self.position.counter, dict(zip(run.step.names, terms, strict=True))
+                )
             self.journal.beat(self.position, run.stage.name, run.epochs, self.total_steps, terms)
-            stopping = any_rank(stop.requested, self.device)
+            stopping = any_rank(stop.requested or self.interrupted, self.device)
             if stopping or time.monotonic() - self.last_save > self.config.save_seconds:
                 self._save(run)
             if stopping:
@@ -271,8 +273,15 @@ class Loop:
 
     def _write(self, **line: Any) -> None:
         self.journal.write(**line)
-        for callback in self.callbacks:
-            callback.on_epoch(line)
+        self._tell("on_epoch", line)
+
+    def _tell(self, event: str, *what: Any) -> None:
+        """Call the callbacks, of which one may ask for a stop."""
+        try:
+            for callback in self.callbacks:
+                getattr(callback, event)(*what)
+        except KeyboardInterrupt:
+            self.interrupted = True
 
     def _save(self, run: StageRun) -> None:
         self.last_save = time.monotonic()

@@ -57,6 +57,15 @@ def out_of_memory(stage: Stage, batch_size: int) -> InputError:
     )
 
 
+def check_terms(terms: object, method: str) -> None:
+    """Raise InputError where a loss is not what the contract asks for."""
+    named = terms if isinstance(terms, dict) else {}
+    if not named or not all(isinstance(term, Tensor) and not term.ndim for term in named.values()):
+        found = {name: getattr(term, "shape", type(term).__name__) for name, term in named.items()}
+        what = ", ".join(f"{name}: {kind}" for name, kind in found.items()) or f"a {type(terms).__name__}"
+        raise InputError(f"The loss of {method} must be a dict of 0-d tensors by name, and is {what}.")
+
+
 class Step:
     """The step of one stage. Calling it learns from one draw and returns its loss terms, (T,) in order of `names`."""
 
@@ -177,6 +186,8 @@ class Step:
     def _learn(self, inputs: dict[str, Tensor]) -> Tensor:
         # looked up outside, so that what is compiled does not depend on the number of images
         terms = self.terms(self.source.views(inputs), inputs, self.target[inputs["image"]])
+        if not self.names:
+            check_terms(terms, type(self.method).__name__)
         vector = torch.stack(list(terms.values()))
         self.optimiser.zero_grad(set_to_none=True)
         if not vector.requires_grad:

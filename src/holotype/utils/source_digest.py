@@ -84,7 +84,9 @@ def _imports(source: bytes, package: Name) -> Iterator[Name]:
 
 
 def _cells(kind: type) -> dict[str, bytes]:
-    """The cell of a notebook that made the class. Code that cannot be read is never taken for other code."""
-    cells = {one.__code__.co_filename for one in vars(kind).values() if hasattr(one, "__code__")}
+    """The cells of a notebook that made the class and those it is built on. Code that cannot be read is never taken for
+    other code."""
+    made = [one for part in kind.__mro__ if part.__module__ == kind.__module__ for one in vars(part).values()]
+    cells = {one.__code__.co_filename for one in made if hasattr(one, "__code__")}
     source = sorted("".join(linecache.getlines(cell)) for cell in cells)
     return {"": ("".join(source) or uuid.uuid4().hex).encode()}
