@@ -27,7 +27,7 @@ HOSTS = {
     "127.0.0.1:{port}:{port}": 400,
     "127.0.0.1:99999999": 400,
 }
-"""Hosts, and what they are answered with. Rebinding is a name of the web that leads to 127.0.0.1: it shows nowhere else."""
+"""Hosts, and what they are answered with; rebinding is a name of the web that leads to 127.0.0.1."""
 REQUEST = (
     "GET {path} HTTP/1.1\r\n{hosts}Sec-Fetch-Site: same-origin\r\nCookie: {cookie}\r\n"
     "Connection: close\r\n{more}\r\n"

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 SAVED = "#edits-button[data-state=saved]"
-JOB_MS = 120_000
+JOB_MS = 600_000
 """The longest that a job may take on a machine that others share."""
 
 
@@ -15,7 +16,7 @@ class Window:
     def __init__(self, browser: Any, **settings: Any) -> None:
         self.context = browser.new_context(**{"viewport": {"width": 1280, "height": 900}, **settings})
         self.tab = self.context.new_page()
-        self.tab.set_default_timeout(60_000)
+        self.tab.set_default_timeout(120_000)
         self.complaints: list[str] = []
         self.excused: tuple[str, ...] = ()
         """Parts of complaints that a test brings about."""
@@ -30,6 +31,11 @@ class Window:
     def view(self, name: str) -> None:
         self.tab.evaluate("view => { location.hash = view; }", name)
         self.tab.wait_for_selector(f"main.{name.partition('/')[0]}")
+
+    def picture(self, folder: Path, name: str) -> None:
+        """Write what is visible, once the thumbnails are there, for docs/studio.md."""
+        self.tab.wait_for_load_state("networkidle")
+        self.tab.screenshot(path=folder / f"studio-{name}.png")
 
     def focus(self, position: int) -> None:
         self.tab.evaluate(
