@@ -30,8 +30,9 @@ from tools.torture.world import TOP, World
 
 EDITS, KILLS = 10_000, 50
 BATCH = 25
-LIFE, JOB_LIFE = 4.0, 8.0
-"""Seconds until a server, or its job, is killed, at most; a job begins to train after about four."""
+LIFE = 4.0
+"""Seconds until a server is killed, at most; as a job from its start, or each second one from its first phase."""
+PATIENCE = 120.0
 LOST = (OSError, ValueError, KeyError, http.client.HTTPException, AssertionError)
 """What a page sees of a server that dies."""
 
@@ -59,6 +60,8 @@ class Player:
     """The cookie of an earlier server."""
     strike: float = 0.0
     """When the job is killed."""
+    waits: bool = False
+    """It has not come to its first phase, and is to."""
 
     def enter(self, page: Client) -> None:
         with contextlib.suppress(*LOST):
@@ -66,14 +69,17 @@ class Player:
 
     def train(self, page: Client) -> None:
         """Kill the job when its time has come, and start another."""
-        if time.monotonic() < self.strike:
+        now, phase = time.monotonic(), _phase(self.run)
+        if self.waits and phase:
+            self.waits, self.strike = False, now + self.dice.uniform(0.0, LIFE)
+        if now < self.strike:
             return
-        phase = _phase(self.run)
         if _kill_job(self.run):
-            self.count.update(["job", phase] if phase else ["job"])
+            self.count.update(["job", f"job while {phase or 'it starts'}"])
         with contextlib.suppress(*LOST):
             page.post("/api/job", {"start": "discover"})
-        self.strike = time.monotonic() + self.dice.uniform(0.5, JOB_LIFE)
+        self.waits = self.dice.random() < 0.5
+        self.strike = now + (PATIENCE if self.waits else self.dice.uniform(0.5, LIFE))
 
     def send(self, page: Client) -> None:
         batch = self.unsent[: self.dice.randrange(1, BATCH)]
@@ -143,7 +149,9 @@ def _studio(run: Path, world: World) -> Iterator[tuple[subprocess.Popen[str], Cl
     paths = os.pathsep.join([str(TOP / "src"), os.environ.get("PYTHONPATH", "")])
     place = {"PYTHONPATH": paths, "XDG_CACHE_HOME": str(world.trial / "cache")}
     command = [sys.executable, "-m", "holotype", "studio", str(run), "--no-browser"]
-    server = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=os.environ | place)
+    server = subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, env=os.environ | place
+    )
     try:
         assert server.stdout is not None
         yield server, Client(re.findall(r"http://\S+", server.stdout.readline())[0])
