@@ -53,7 +53,7 @@ def draw_sample(folder: Path) -> None:
 
 VIEWS = (
     *("overview", "category", "map", "relations", "doubtful", "settings"),
-    *("number", "check", "questions", "rounds"),
+    *("number", "check", "questions", "picture", "rounds"),
 )
 
 
@@ -77,16 +77,25 @@ def serious_violations(own: Window) -> list[tuple[str, list[str]]]:
 
 @pytest.mark.parametrize("screen", SCREENS)
 def test_an_audit_finds_no_serious_violation(screen, discovery: Path, squares_folder, serve, window) -> None:
-    own = window(**SCREENS[screen])
-    own.open(serve(discovery).link)
-    for view in VIEWS:
-        own.view(view)
-        assert serious_violations(own) == [], view
     (discovery.parent / "new").mkdir()
-    first = window(**SCREENS[screen])
+    first, own = window(**SCREENS[screen]), window(**SCREENS[screen])
     first.open(serve(discovery.parent / "new", context={"images": str(squares_folder)}).link)
     first.tab.wait_for_selector("#look .card", timeout=JOB_MS)
-    assert serious_violations(first) == []
+    own.open(serve(discovery).link)
+    for theme in ("light", "dark"):
+        for one in (first, own):
+            one.tab.emulate_media(color_scheme=theme)
+        assert serious_violations(first) == [], theme
+        for view in VIEWS:
+            own.view(view)
+            assert serious_violations(own) == [], (theme, view)
+        for opening in ("?", "n"):  # the keys, and a name for the image that has the focus
+            own.view("category")
+            own.tab.evaluate("() => [...document.querySelectorAll('main .gallery')].at(-1).gallery.focus(0)")
+            press(own.tab, opening)
+            own.tab.wait_for_selector("dialog")
+            assert serious_violations(own) == [], (theme, opening)
+            press(own.tab, "Escape")
 
 
 def answer(tab: Any, turn: int) -> None:
@@ -127,6 +136,7 @@ def test_from_a_folder_to_sorted_folders(
         tab.wait_for_selector("#look .card", timeout=JOB_MS)
         check_width(own, "start")
         tab.fill("input[type=number]", str(k))
+        tab.wait_for_selector(".findings", timeout=JOB_MS)
         own.picture(folder, f"{screen}-start")
         tab.click("text=Start >> nth=-1")
         tab.wait_for_selector("main.overview", timeout=JOB_MS)

@@ -6,6 +6,15 @@ from pathlib import Path
 from typing import Any
 
 SAVED = "#edits-button[data-state=saved]"
+LOADED = """async () => {
+  const place = (element) => element.getBoundingClientRect();
+  const isNear = (element) => place(element).bottom > 0 && place(element).top < innerHeight;
+  const seen = [...document.querySelectorAll('main [data-picture]')].filter(isNear);
+  const load = ({ dataset }) => Object.assign(new Image(), { src: dataset.picture }).decode();
+  await Promise.all(seen.map(load));
+  return seen.every(({ style }) => style.backgroundImage);
+}"""
+"""Have the thumbnails come that are visible?"""
 JOB_MS = 600_000
 """The longest that a job may take on a machine that others share."""
 
@@ -34,7 +43,7 @@ class Window:
 
     def picture(self, folder: Path, name: str) -> None:
         """Write what is visible, once the thumbnails are there, for docs/studio.md."""
-        self.tab.wait_for_load_state("networkidle")
+        self.tab.wait_for_function(LOADED)
         self.tab.screenshot(path=folder / f"studio-{name}.png")
 
     def focus(self, position: int) -> None:
