@@ -1,7 +1,12 @@
-"""From a folder to sorted folders without a terminal, in a real browser: wide and light, small and dark; audited."""
+"""From a folder to sorted folders without a terminal, in a real browser: wide and light, small and dark; audited.
+
+`HOLOTYPE_PICTURES=docs pytest tests/studio/test_folder_journey.py -k sorted` goes the same way with the embedded sample
+and its backbone, and leaves the pictures of docs/studio.md.
+"""
 
 from __future__ import annotations
 
+import os
 import re
 from pathlib import Path
 from typing import Any
@@ -10,6 +15,9 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from holotype.data.datasets.registry import load_benchmark
+from holotype.data.decode import encode_image, read_image
+from holotype.data.gcd_split import gcd_split
 from holotype.results.edits import in_effect, read_log
 from holotype.studio import app
 from holotype.studio.jobs import JobContext, first_settings
@@ -19,6 +27,7 @@ from tests.conftest import draw_squares
 
 PUBLISHED_HEADS = True  # children read what is trained here
 ANSWERS = 30
+PICTURES = os.environ.get("HOLOTYPE_PICTURES", "")
 SCREENS = {
     "wide": {"viewport": {"width": 1280, "height": 900}, "color_scheme": "light"},
     "small": {"viewport": {"width": 390, "height": 844}, "color_scheme": "dark", "has_touch": True},
@@ -33,9 +42,18 @@ def draw_photos(folder: Path) -> None:
         Image.fromarray(pixels.clip(0, 255).astype(np.uint8)).save(folder / path)
 
 
+def draw_sample(folder: Path) -> None:
+    """The embedded sample as folders of its five known classes, and the images without a label."""
+    table = gcd_split(load_benchmark("fashion-sample"))
+    for number, (path, label) in enumerate(zip(table.path, table.label, strict=True)):
+        file = folder / (str(label).replace("/", " ") or "unlabelled") / f"{number:04d}.png"
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_bytes(encode_image(read_image(path)[0], "PNG"))
+
+
 VIEWS = (
     *("overview", "category", "map", "relations", "doubtful", "settings"),
-    *("number", "check", "questions", "rounds"),
+    *("number", "check", "questions", "picture", "rounds"),
 )
 
 
@@ -59,16 +77,25 @@ def serious_violations(own: Window) -> list[tuple[str, list[str]]]:
 
 @pytest.mark.parametrize("screen", SCREENS)
 def test_an_audit_finds_no_serious_violation(screen, discovery: Path, squares_folder, serve, window) -> None:
-    own = window(**SCREENS[screen])
-    own.open(serve(discovery).link)
-    for view in VIEWS:
-        own.view(view)
-        assert serious_violations(own) == [], view
     (discovery.parent / "new").mkdir()
-    first = window(**SCREENS[screen])
+    first, own = window(**SCREENS[screen]), window(**SCREENS[screen])
     first.open(serve(discovery.parent / "new", context={"images": str(squares_folder)}).link)
     first.tab.wait_for_selector("#look .card", timeout=JOB_MS)
-    assert serious_violations(first) == []
+    own.open(serve(discovery).link)
+    for theme in ("light", "dark"):
+        for one in (first, own):
+            one.tab.emulate_media(color_scheme=theme)
+        assert serious_violations(first) == [], theme
+        for view in VIEWS:
+            own.view(view)
+            assert serious_violations(own) == [], (theme, view)
+        for opening in ("?", "n"):  # the keys, and a name for the image that has the focus
+            own.view("category")
+            own.tab.evaluate("() => [...document.querySelectorAll('main .gallery')].at(-1).gallery.focus(0)")
+            press(own.tab, opening)
+            own.tab.wait_for_selector("dialog")
+            assert serious_violations(own) == [], (theme, opening)
+            press(own.tab, "Escape")
 
 
 def answer(tab: Any, turn: int) -> None:
@@ -93,23 +120,30 @@ def answer(tab: Any, turn: int) -> None:
 def test_from_a_folder_to_sorted_folders(
     screen, tmp_path: Path, tiny_backbone_file: Path, window, monkeypatch
 ) -> None:
-    flags = (f"--backbone={tiny_backbone_file}", "--steps=6", "--seeds=1", "--device=cpu")
+    photos, run, images, k = tmp_path / "photos", tmp_path / "run", 320, 4
+    flags = [f"--backbone={tiny_backbone_file}", "--steps=6", "--seeds=1", "--device=cpu"]
+    if PICTURES:
+        draw_sample(photos)
+        flags[:2], images, k = ["--backbone=embedded", "--steps=150"], 1000, 10
+    else:
+        draw_photos(photos)
     monkeypatch.setattr(app, "first_settings", lambda *asked: (*first_settings(*asked), *flags))
-    draw_photos(tmp_path / "photos")
-    run = tmp_path / "run"
     run.mkdir()
-    own = window(**SCREENS[screen])
-    with serving(JobContext(run, str(tmp_path / "photos"))) as server:
+    own, folder = window(**SCREENS[screen]), Path(PICTURES or tmp_path)
+    with serving(JobContext(run, str(photos))) as server:
         tab = own.open(server.link)
-        assert tab.inner_text("h1") == "320 images in photos"
+        assert tab.inner_text("h1") == f"{images:,} images in photos"
         tab.wait_for_selector("#look .card", timeout=JOB_MS)
         check_width(own, "start")
-        tab.fill("input[type=number]", "4")
+        tab.fill("input[type=number]", str(k))
+        tab.wait_for_selector(".findings", timeout=JOB_MS)
+        own.picture(folder, f"{screen}-start")
         tab.click("text=Start >> nth=-1")
         tab.wait_for_selector("main.overview", timeout=JOB_MS)
         tab.wait_for_selector("body[data-ready]")
         check_width(own, *VIEWS)
         own.view("questions")
+        own.picture(folder, f"{screen}-question")
         for turn in range(ANSWERS):
             answer(tab, turn)
         tab.wait_for_selector(SAVED)
@@ -124,8 +158,12 @@ def test_from_a_folder_to_sorted_folders(
         tab.wait_for_selector("#notices >> text=Round 2 is here", timeout=JOB_MS)
         tab.click("#notices >> text=Look at it")
         tab.wait_for_selector("text=What round 2 has changed")
+        tab.wait_for_selector("body[data-ready]")
+        tab.evaluate("() => document.querySelector('.move').scrollIntoView({ block: 'center' })")
+        own.picture(folder, f"{screen}-rounds")
         tab.click("text=Write folders")
         finished(tab, "Write folders")
+        own.context.close()  # before the server: it would complain
     folders = {folder.name for folder in (run / "studio" / "folders").iterdir()}
-    assert {"red", "green"} < folders
+    assert {place.name for place in photos.iterdir() if place.name != "unlabelled"} < folders
     assert any(name.startswith("Kind") for name in folders)

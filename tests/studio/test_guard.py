@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import socket
 import time
 from concurrent.futures import ThreadPoolExecutor
 
@@ -11,6 +10,7 @@ import pytest
 
 from holotype.studio import guard
 from studio.client import Client, raw, read_all
+from studio.hostile import HOSTS, POSTS, RAW, SITES, flood, halves, raw_request
 
 SECRETS = (b"picture", b"Sneaker", b"run-made-1", b"new-01", b"HOLOTYPE")
 """What a stranger must not see."""
@@ -34,28 +34,6 @@ def port(client) -> int:
     return client.port
 
 
-HOSTS = {
-    "evil.example": 403,
-    "evil.example:{port}": 403,
-    "127.0.0.1": 403,
-    "127.0.0.1:1": 403,
-    "localhost": 403,
-    "127.0.0.1.evil.example:{port}": 403,
-    "2130706433:{port}": 403,
-    "0.0.0.0:{port}": 403,
-    "[::]:{port}": 403,
-    "": 400,
-    "127.0.0.1:{port}/": 400,
-    "user@127.0.0.1:{port}": 400,
-    "127.0.0.1:{port}, evil.example": 400,
-    "127.0.0.1:{port}#x": 400,
-    "127.0.0.1:{port}?x": 400,
-    "127.0.0.1\\evil:{port}": 400,
-    "127.0.0.1:{port}:{port}": 400,
-    "127.0.0.1:99999999": 400,
-}
-
-
 @pytest.mark.parametrize("host", HOSTS)
 @pytest.mark.parametrize("path", ["/", "/api/state", "/data.js", "/thumb/0?run=run-made-1", "/events"])
 def test_only_the_exact_host_is_answered(ask, port, host, path) -> None:
@@ -68,36 +46,9 @@ def test_the_other_names_of_this_machine_are_answered(client, port, host) -> Non
     assert client.ask("GET", "/api/state", Host=host.format(port=port)).status == 200
 
 
-REQUEST = (
-    "GET {path} HTTP/1.1\r\n{hosts}Sec-Fetch-Site: same-origin\r\nCookie: {cookie}\r\n"
-    "Connection: close\r\n{more}\r\n"
-)
-RAW = {
-    "no host": {"hosts": ""},
-    "two hosts": {"hosts": "Host: {host}\r\nHost: evil.example\r\n"},
-    "the same host twice": {"hosts": "Host: {host}\r\nHost: {host}\r\n"},
-    "an absolute address": {"path": "http://{host}/api/state"},
-    "an absolute address of another": {"path": "http://evil.example/api/state"},
-    "a star": {"path": "*"},
-    "dots": {"path": "/thumb/../api/state"},
-    "escaped dots": {"path": "/%2e%2e/api/state"},
-    "an escaped slash": {"path": "/api%2fstate"},
-    "a backslash": {"path": "/api\\state"},
-    "a share": {"path": "//evil/share"},
-    "a drive": {"path": "/C:/windows/win.ini"},
-    "a file": {"path": "/thumb//etc/passwd"},
-    "a null": {"path": "/api/state%00"},
-    "a host with a blank": {"hosts": "Host : {host}\r\n"},
-    "two cookies": {"more": "Cookie: {cookie}\r\n"},
-    "two origins": {"more": "Origin: http://{host}\r\nOrigin: http://{host}\r\n"},
-}
-
-
 @pytest.mark.parametrize("name", RAW)
 def test_malformed_requests_are_refused(client, name) -> None:
-    given = {"path": "/api/state", "hosts": "Host: {host}\r\n", "more": ""} | RAW[name]
-    filled = {key: text.format(host=client.host, cookie=client.cookie) for key, text in given.items()}
-    answer = raw(client.port, REQUEST.format(**filled, cookie=client.cookie).encode())
+    answer = raw(client.port, raw_request(client.host, client.cookie, name))
     assert re.match(rb"HTTP/1.1 400 ", answer), answer[:80]
     assert not any(word in answer for word in SECRETS)
 
@@ -107,25 +58,11 @@ def test_old_http_without_a_host_is_refused(client) -> None:
     assert answer.startswith(b"HTTP/1.1 400 ")
 
 
-@pytest.mark.parametrize("site", ["cross-site", "same-site", "none", None])
+@pytest.mark.parametrize("site", SITES)
 @pytest.mark.parametrize("path", ["/api/state", "/data.js", "/events", "/thumb/0?run=run-made-1"])
 def test_other_pages_get_nothing(ask, path, site) -> None:
     """Neither by fetch, nor by EventSource, <img> or <script>, which send no Origin."""
     assert ask(path=path, Sec_Fetch_Site=site).status == 403
-
-
-POSTS = {
-    "another origin": {"Origin": "http://evil.example"},
-    "no origin": {"Origin": None},
-    "null": {"Origin": "null"},
-    "https": {"Origin": "https://{host}"},
-    "another port": {"Origin": "http://127.0.0.1:1"},
-    "another site": {"Sec_Fetch_Site": "cross-site"},
-    "another port of this host": {"Sec_Fetch_Site": "same-site"},
-    "no site": {"Sec_Fetch_Site": None},
-    "a form": {"Content_Type": "text/plain"},
-    "no header of ours": {"X_Holotype": None},
-}
 
 
 @pytest.mark.parametrize("name", POSTS)
@@ -219,23 +156,14 @@ def test_who_is_slow_is_cut_off_and_others_are_served(made, serve, monkeypatch) 
     """200 connections that say nothing, half a head or half a body."""
     monkeypatch.setattr(guard, "SECONDS", 1.0)
     browser = Client(serve(made).link).enter()
-    head = "".join(f"{name}: {value}\r\n" for name, value in browser.headers("POST").items())
-    half = f"POST /api/edits HTTP/1.1\r\n{head}Content-Length: 100\r\n\r\n{{".encode()
-    starts = [b"", b"GET / HTTP/1.1\r\nHost:", b"POST /api/session HTTP/1.1\r\n", half]
-    assert b" 408 " in raw(browser.port, half)[:16]
+    starts = halves(browser.host, browser.cookie)
+    assert b" 408 " in raw(browser.port, starts[3])[:16]
     assert raw(browser.port, starts[2]) == b""
-    opened = []
-    try:
-        for number in range(200):
-            sock = socket.create_connection(("127.0.0.1", browser.port), timeout=20)
-            opened.append(sock)
-            sock.sendall(starts[number % 4])
-
-        with ThreadPoolExecutor(50) as pool:
-            answers = list(pool.map(read_all, opened))
-    finally:
-        for sock in opened:
-            sock.close()
+    opened = flood(browser.port, starts)
+    with ThreadPoolExecutor(50) as pool:
+        answers = list(pool.map(read_all, opened))
+    for sock in opened:
+        sock.close()
     assert not any(word in answer for answer in answers for word in SECRETS)
     deadline = time.monotonic() + 20
     while (answer := browser.get("/api/state")).status == 503 and time.monotonic() < deadline:

@@ -113,11 +113,15 @@ def test_learning_gives_way_to_a_job(window: Client, script, monkeypatch, tmp_pa
         ("import sys; sys.exit('The disk is full; free some space.')", "The disk is full"),
     ],
 )
-def test_a_child_that_dies_leaves_the_studio_alive(window: Client, script, text: str, words: str) -> None:
+def test_a_child_that_dies_leaves_the_studio_alive(
+    window: Client, script, text: str, words: str, caplog
+) -> None:
+    """The page and the terminal say why."""
     script(text)
     window.post("/api/job", {"start": "write"})
     job = ended(window)
     assert (job["state"], words in job["lines"][-1]) == ("failed", True)
+    assert words in caplog.messages[-1]
     assert window.post("/api/job", {"start": "write"}).status == 200
     ended(window)
 

@@ -13,7 +13,7 @@ import pytest
 from holotype.discovery.rounds import apply_log, round_folder
 from holotype.errors import InputError
 from holotype.results.discovery import Discovery
-from holotype.results.edits import PLACED_NOTE, read_placement
+from holotype.results.edits import PLACED_NOTE, Edit, append_edits, read_placement
 from holotype.studio import app
 from holotype.studio.jobs import JobContext
 from holotype.studio.learn import learn_placement, place
@@ -74,6 +74,32 @@ def test_the_studio_learns_after_a_few_answers(discovery: Path, monkeypatch) -> 
     told = (before.images["label"].fillna("") != "").to_numpy()
     assert (before.images["category_id"][told] == after.images["category_id"][told]).all()
     assert Discovery.load(discovery).images["category_id"].equals(after.images["category_id"])
+
+
+def test_what_was_answered_stays_and_other_images_move(discovery: Path) -> None:
+    """Half of a category is another thing: its other half follows. Ten answers that the features contradict stay."""
+    found = Discovery.load(round_folder(discovery, 1))
+    images = found.images
+    labelled = (images["label"].fillna("") != "").to_numpy()
+    count = Counter(images["category_id"][~labelled])
+    largest, *others = [id for id, _ in count.most_common() if id not in found.known]
+    inside = np.flatnonzero(~labelled & (images["category_id"] == largest))
+    half = inside[: len(inside) // 2]
+    wrong = np.random.default_rng(0).permutation(np.setdiff1d(np.flatnonzero(~labelled), inside))[:10]
+    said = [(row, "move", "Sky") for row in half] + [(row, "move", "red") for row in wrong[:4]]
+    said += [(row, "confirm", "green") for row in wrong[4:8]] + [(row, "reject", "") for row in wrong[8:]]
+    edits = [
+        Edit(found.run_id, f"2026-01-01T00:00:{n:02d}Z", action, "", "", value, images["digest"][row])
+        for n, (row, action, value) in enumerate(said)
+    ]
+    edits.append(Edit(found.run_id, "2026-01-01T00:01:00Z", "merge", "", others[0], "green"))
+    append_edits(discovery, edits)
+    before = apply_log(discovery).discovery.images["category_id"].to_numpy()
+    learn_placement(discovery).save(discovery)
+    moved = apply_log(discovery).discovery.images["category_id"].to_numpy() != before
+    answered = labelled | np.isin(np.arange(len(moved)), [*half, *wrong])
+    assert answered.sum() > 30
+    assert (moved[answered].sum(), moved[~answered].sum() > 0) == (0, True)
 
 
 def test_what_is_not_of_this_round_says_nothing(discovery: Path) -> None:

@@ -2,10 +2,20 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 SAVED = "#edits-button[data-state=saved]"
-JOB_MS = 120_000
+LOADED = """async () => {
+  const place = (element) => element.getBoundingClientRect();
+  const isNear = (element) => place(element).bottom > 0 && place(element).top < innerHeight;
+  const seen = [...document.querySelectorAll('main [data-picture]')].filter(isNear);
+  const load = ({ dataset }) => Object.assign(new Image(), { src: dataset.picture }).decode();
+  await Promise.all(seen.map(load));
+  return seen.every(({ style }) => style.backgroundImage);
+}"""
+"""Have the thumbnails come that are visible?"""
+JOB_MS = 600_000
 """The longest that a job may take on a machine that others share."""
 
 
@@ -15,7 +25,7 @@ class Window:
     def __init__(self, browser: Any, **settings: Any) -> None:
         self.context = browser.new_context(**{"viewport": {"width": 1280, "height": 900}, **settings})
         self.tab = self.context.new_page()
-        self.tab.set_default_timeout(60_000)
+        self.tab.set_default_timeout(120_000)
         self.complaints: list[str] = []
         self.excused: tuple[str, ...] = ()
         """Parts of complaints that a test brings about."""
@@ -30,6 +40,11 @@ class Window:
     def view(self, name: str) -> None:
         self.tab.evaluate("view => { location.hash = view; }", name)
         self.tab.wait_for_selector(f"main.{name.partition('/')[0]}")
+
+    def picture(self, folder: Path, name: str) -> None:
+        """Write what is visible, once the thumbnails are there, for docs/studio.md."""
+        self.tab.wait_for_function(LOADED)
+        self.tab.screenshot(path=folder / f"studio-{name}.png")
 
     def focus(self, position: int) -> None:
         self.tab.evaluate(

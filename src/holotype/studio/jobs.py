@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import logging
 import os
 import signal
 from collections.abc import Callable
@@ -35,6 +36,7 @@ KILLED = 9
 """The signal that no process can refuse; Windows has no name for it."""
 PATIENCE = 60.0
 """Seconds that a job has to save its state when the studio closes."""
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -124,9 +126,8 @@ def _corrected(*words: str) -> Callable[[JobContext], list[list[str]]]:
         if "{new}" in words and not context.new_images:
             raise InputError("Name the folder when you start the studio: holotype studio RUN --assign NEW.")
         places = {"run": context.run, "out": context.out, "new": context.new_images}
-        apply = ["holotype", "report", "{run}", "--no-progress"]
-        corrected = ["holotype", *words]
-        return [[word.format(**places) for word in command] for command in (apply, corrected)]
+        both = (["report", "{run}", "--no-progress"], words)
+        return [["holotype", *(word.format(**places) for word in command)] for command in both]
 
     return commands
 
@@ -241,12 +242,12 @@ class JobRunner:
             await asyncio.wait([before])
         try:
             for words in commands:
-                with (self.context.out / LOG).open("ab") as log:
+                with (self.context.out / LOG).open("ab") as said:
                     self._child = await asyncio.create_subprocess_exec(
                         *words,
                         stdin=asyncio.subprocess.DEVNULL,
-                        stdout=log,
-                        stderr=log,
+                        stdout=said,
+                        stderr=said,
                         start_new_session=True,
                     )
                 if state.state == "stopping":
@@ -263,6 +264,7 @@ class JobRunner:
         stopped = code == 128 + signal.SIGINT or state.state == "stopping"
         if code and not stopped:
             state.lines = [*state.lines, *(more or _ending(code))]
+            log.warning(f"{state.title} failed: {' '.join(state.lines[-1:])}")
         state.result = job.result if whole else ""
         state.state = "done" if whole else "stopped" if stopped else "failed"
 
@@ -322,13 +324,11 @@ class JobRunner:
 
 def _ending(code: int) -> list[str]:
     """What a code says that the child itself could not."""
-    if code in (-KILLED, 128 + KILLED):
-        return [
-            "The job was killed, often because memory ran out; start it again to go on from what was saved."
-        ]
-    return (
-        [f"The job died (signal {-code}); start it again to go on from what was saved."] if code < 0 else []
-    )
+    killed = code in (-KILLED, 128 + KILLED)
+    if code >= 0 and not killed:
+        return []
+    why = "was killed, often because memory ran out" if killed else f"died (signal {-code})"
+    return [f"The job {why}; start it again to go on from what was saved."]
 
 
 def loss_curve(run: Path, since: float) -> list[tuple[int, float]]:

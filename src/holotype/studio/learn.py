@@ -1,9 +1,10 @@
 """Learn at once: place the images anew by the answers so far, without training: `python -m holotype.studio.learn RUN`.
 
 A shrinkage LDA (results/lda.py) on the features before and after training learns the categories as the edits have left
-them, each answer and label counting as much as LABEL images, and then from the places that it gave itself. Images that
-somebody has answered for stay where they are; all others may move. The outcome is placement.json in the run folder,
-which the page shows at once, and which counts wherever the edits are applied.
+them, each answer and label counting as much as LABEL images, and then from its own places. The first time, the other
+images of a category that has an answer or label count as much as one of these together: answers may contradict where
+they lie. Images that somebody has answered for stay; all others may move. The outcome is placement.json in the run
+folder, which the page shows at once, and which counts wherever the edits are applied.
 """
 
 from __future__ import annotations
@@ -43,10 +44,8 @@ def learn_placement(run: Path) -> LearnedPlacement:
     after, probability = place(x, np.where(usable, before, -1), free, len(index), probability)
     moved = np.flatnonzero(free & (after != before))
     thousandths = [round(1000 * p) if np.isfinite(p) else None for p in probability]
-    ids = list(index)
-    return LearnedPlacement(
-        found.run_id, len(edits), moved.tolist(), [ids[after[row]] for row in moved], thousandths
-    )
+    ids = np.array([*index])[after[moved]].tolist()
+    return LearnedPlacement(found.run_id, len(edits), moved.tolist(), ids, thousandths)
 
 
 def place(
@@ -61,16 +60,18 @@ def place(
         k: number of categories.
         probability: (N,) as it stands; the new ones of free images have the same mean.
     """
-    weight = np.where(free, 1.0, LABEL).astype(np.float32)
     rows = np.random.default_rng(0).permutation(np.flatnonzero(free))[:TRAIN_ROWS]
     taught = np.sort(np.append(rows, np.flatnonzero((category >= 0) & ~free)))
     moving, category = np.flatnonzero(free), category.copy()
-    u, w = x[taught], weight[taught]
-    square = ((u * w[:, None]).T @ u).astype(np.float64)  # the same each time
-    for _ in range(TIMES):
+    u, loose = x[taught], free[taught]
+    for time in range(TIMES):
+        own, w = category[taught], np.where(loose, 1.0, LABEL).astype(np.float32)
+        if not time:
+            count, said = (np.bincount(own[rows], minlength=k) for rows in (loose, ~loose))
+            w[loose] = np.where(said > 0, np.minimum(1, LABEL / np.maximum(count, 1)), 1)[own[loose]]
         member = np.zeros((len(taught), k), np.float32)
-        member[np.arange(len(taught)), category[taught]] = w
-        n = member.sum(axis=0)
+        member[np.arange(len(taught)), own] = w
+        n, square = member.sum(axis=0), ((u * w[:, None]).T @ u).astype(np.float64)
         judge = LDAStats(n, member.T @ u, square, len(taught)).judge()
         slope = np.asarray(judge.slope.T, np.float32)
         # categories of any size are as likely: few answers must be able to split a large one
@@ -83,10 +84,8 @@ def place(
 
 def _matched(logits: np.ndarray, category: np.ndarray, moving: np.ndarray, known: np.ndarray) -> np.ndarray:
     """Return the shares of the categories at the temperature at which their mean is that of what was known."""
-    probability, wanted = (
-        known.copy(),
-        np.nanmean(np.append(known[moving], np.nan)) if len(moving) else np.nan,
-    )
+    probability = known.copy()
+    wanted = np.nanmean(known[moving]) if len(moving) else np.nan
     if not np.isfinite(wanted):
         return probability
     some = np.random.default_rng(1).permutation(len(moving))[:2_000]
