@@ -36,7 +36,10 @@ def test_words_are_read_as_people_have_them(tmp_path) -> None:
     (tmp_path / "words.txt").write_bytes("Eule\r\nBläuling\r\n\r\nEule\r\n".encode("cp1252"))
     assert read_words(tmp_path / "words.txt") == ["Eule", "Bläuling"]
     (tmp_path / "words.txt").write_text("one\n")
-    for name in ("words.txt", "none.txt"):
+    (tmp_path / "binary.txt").write_bytes(bytes(range(256)))
+    (tmp_path / "odd.txt").write_bytes(b"owl\njay\x81\n")
+    (tmp_path / "table.parquet").write_bytes(b"PAR1\x00\x81")
+    for name in ("words.txt", "none.txt", "binary.txt", "odd.txt", "table.parquet"):
         with pytest.raises(InputError):
             read_words(tmp_path / name)
 

@@ -107,7 +107,10 @@ def test_what_pydicom_cannot_read_is_one_line(tmp_path, name, words) -> None:
     from pydicom.data import get_testdata_file
 
     file = get_testdata_file(name, download=False)
-    if words == "another package" and pydicom.pixels.get_decoder(pydicom.dcmread(file).file_meta.TransferSyntaxUID).is_available:
+    if (
+        words == "another package"
+        and pydicom.pixels.get_decoder(pydicom.dcmread(file).file_meta.TransferSyntaxUID).is_available
+    ):
         pytest.skip("the package is here")
     with pytest.raises(ImageProblem, match=words) as refused:
         read_image(file)

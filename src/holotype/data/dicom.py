@@ -34,7 +34,9 @@ class DicomImageFile(ImageFile.ImageFile):
         stream.seek(0)
         self.dataset: Any = pydicom.dcmread(stream)
         name = os.fsdecode(self.filename) if self.filename else "This"
-        if not any(key in self.dataset for key in PIXEL_KEYS) or not {"Rows", "Columns"} <= {*self.dataset.dir()}:
+        if not any(key in self.dataset for key in PIXEL_KEYS) or not {"Rows", "Columns"} <= {
+            *self.dataset.dir()
+        }:
             raise ArchiveProblem(f"{name} is a DICOM file without pixels; leave it out.")
         self._size = (int(self.dataset.Columns), int(self.dataset.Rows))
         colours = int(self.dataset.get("SamplesPerPixel", 1)) > 1
@@ -47,7 +49,9 @@ class DicomImageFile(ImageFile.ImageFile):
         if self._im is None:
             try:
                 values, window = decode_frame(self.dataset)
-            except RuntimeError as error:  # of pydicom, which lists in many lines what it lacks for each decoder
+            except (
+                RuntimeError
+            ) as error:  # of pydicom, which lists in many lines what it lacks for each decoder
                 if "missing dependencies" not in str(error):
                     raise
                 kind = self.dataset.file_meta.TransferSyntaxUID.name

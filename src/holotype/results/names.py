@@ -47,8 +47,11 @@ def read_words(file: Path) -> list[str]:
     """Return the words of a list, one a line, or the first column of a CSV file."""
     if not file.is_file():
         raise InputError(f"The file {file} does not exist; name a list with a word on each line.")
-    with file.open(encoding=text_encoding(file), newline="") as lines:
-        words = [nfc(row[0].strip()) for row in csv.reader(lines) if row]
+    try:
+        with file.open(encoding=text_encoding(file) or "utf-8", newline="") as lines:
+            words = [nfc(row[0].strip()) for row in csv.reader(lines) if row]
+    except (UnicodeDecodeError, csv.Error) as error:
+        raise InputError(f"{file} is no text; save the list as CSV UTF-8, a word on each line.") from error
     words = list(dict.fromkeys(word for word in words if word))
     if len(words) < 2:
         raise InputError(f"{file} holds {len(words)} words; a choice needs two.")
