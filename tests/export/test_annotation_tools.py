@@ -62,11 +62,12 @@ def label_studio(made: Path, answers: dict[str, object], skip: tuple[str, ...] =
 def test_label_studio_gets_a_prediction_for_each_image(made, said, tmp_path) -> None:
     done = write_label_studio(made, tmp_path / "tasks.json")
     tasks = json.loads((tmp_path / "tasks.json").read_text(encoding="utf-8"))
-    found = {}
+    found, root = {}, Path(Discovery.load(made).facts.root)
     for task in tasks:
         (prediction,) = task["predictions"]
         (one,) = prediction["result"]
-        assert unquote(task["data"]["image"].removeprefix(LOCAL_FILES)) == task["data"]["path"]
+        served = Path(root.parent, unquote(task["data"]["image"].removeprefix(LOCAL_FILES)))
+        assert served == root / task["data"]["path"]  # with the folder above as document root
         found[task["data"]["path"]] = (
             one["value"]["choices"][0],
             pytest.approx(prediction["score"], abs=1e-5),
