@@ -179,7 +179,8 @@ def with_proposals(run: Path, found: Discovery) -> tuple[Discovery, list[str]]:
             continue
         proposed[id] = open_name(number)
         lines.append(
-            f"{open_name(number)}, which assign had opened, may be {called.get(id, id)} now ({n} of its {total} images)."
+            f"{open_name(number)}, which assign had opened, may be {called.get(id, id)} now ({n} of its {total} "
+            "images)."
         )
     categories = [
         replace(one, suggested=proposed[one.id]) if one.id in proposed and one.name == one.id else one

@@ -2,7 +2,8 @@
 
 MacQueen (1967), as the GCD papers use it: L2-normalised features of the unlabelled images, K clusters,
 the best of `n_init` starts. No label takes part in the clustering; the labelled images only name the
-clusters afterwards, each known class one cluster, so that its categories read like those of other methods.
+clusters afterwards, each known class one cluster, so that its categories read like those of other methods. Where fewer
+than two classes are known, communities of neighbours take the place of clusters, as far as there are enough.
 """
 
 from __future__ import annotations
@@ -14,9 +15,13 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from holotype.clustering.groups import group_centres
 from holotype.clustering.kmeans import kmeans
 from holotype.config.parse import Count, RepeatCount
 from holotype.methods.base import SOFTNESS, Images, NearestCentreMethod, Prediction, Stage
+
+LEAST_CLASSES = 2
+"""Known classes below which nothing is compared with k-means."""
 
 
 @dataclass
@@ -38,6 +43,7 @@ class KMeans(NearestCentreMethod):
     Summary: Clusters the backbone's features of the unlabelled images as they are; nothing is trained.
     Differs:
     - Labels only name the clusters afterwards, one for each known class.
+    - Where fewer than two classes are known, communities of neighbours, merged to K, are the clusters.
     """
 
     Config = KMeansConfig
@@ -48,6 +54,11 @@ class KMeans(NearestCentreMethod):
 
     def finish(self, images: Images) -> None:
         features, label = images.features(), images.label
+        if self.task.n_known < LEAST_CLASSES:  # groups for people to name, and no floor for a method
+            groups = group_centres(F.normalize(features, dim=-1), self.task.k)
+            if groups is not None:
+                self.centres.copy_(groups[self._known_first(features, label, groups)])
+                return
         unlabelled = torch.argsort((label >= 0).to(torch.int8), stable=True)[: int((label < 0).sum())]
         found = kmeans(
             F.normalize(features.index_select(0, unlabelled), dim=-1),
