@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import numpy as np
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from holotype.clustering.class_size import NEIGHBOURS, subsample_rows
@@ -26,20 +27,26 @@ def group_centres(x: Tensor, k: int, seed: int = 0) -> Tensor | None:
     if len(rows) <= LINKS:
         return None
     part = x[rows].float()
-    alone = torch.full((len(rows),), -1)
-    graph = neighbour_graph(part - part.mean(0), alone, LINKS + 1, 0.0)
+    apart = F.normalize(part - part.mean(0), dim=-1)
+    graph = neighbour_graph(apart, torch.full((len(rows),), -1), LINKS + 1, 0.0)
     community = communities(graph.maximum(graph.T), seed)
-    if community.max() + 1 < k:
-        return None
     size = np.bincount(community)
-    mean = np.zeros((len(size), part.shape[1]))
-    np.add.at(mean, community, part.double().cpu().numpy())
-    return torch.from_numpy(merge_nearest(mean / size[:, None], size, k)).to(x)
+    if len(size) < k:
+        return None
+    group = merge_nearest(_means(apart, community), size, k)[community]
+    return torch.from_numpy(_means(part, group)).to(x)
+
+
+def _means(x: Tensor, group: np.ndarray) -> np.ndarray:
+    """(J, D) means of the rows of each group, none of which is empty."""
+    total = np.zeros((group.max() + 1, x.shape[1]))
+    np.add.at(total, group, x.double().cpu().numpy())
+    return np.asarray(total / np.bincount(group)[:, None])
 
 
 def merge_nearest(mean: np.ndarray, size: np.ndarray, k: int) -> np.ndarray:
-    """(k, D) means of what is left of groups with means (J, D) of `size` (J,) members after merging by Ward's rule."""
-    mean, n = mean.copy(), size.astype(np.float64)
+    """(J,) the group below k of each of J groups, with means (J, D) of `size` (J,) members, merged by Ward's rule."""
+    mean, n, group = mean.copy(), size.astype(np.float64), np.arange(len(size))
     left = list(range(len(n)))
 
     def cost(a: int) -> np.ndarray:
@@ -53,8 +60,9 @@ def merge_nearest(mean: np.ndarray, size: np.ndarray, k: int) -> np.ndarray:
         mean[a] = (n[a] * mean[a] + n[b] * mean[b]) / (n[a] + n[b])
         n[a] += n[b]
         left.remove(int(b))
+        group[group == b] = a
         gone = np.setdiff1d(np.arange(len(n)), left)
         costs[a] = cost(int(a))
         costs[a, gone] = np.inf
         costs[:, a], costs[b], costs[:, b] = costs[a], np.inf, np.inf
-    return mean[left]
+    return np.searchsorted(left, group)

@@ -2,8 +2,7 @@
 
 MacQueen (1967), as the GCD papers use it: L2-normalised features of the unlabelled images, K clusters,
 the best of `n_init` starts. No label takes part in the clustering; the labelled images only name the
-clusters afterwards, each known class one cluster, so that its categories read like those of other methods. Where fewer
-than two classes are known, communities of neighbours take the place of clusters, as far as there are enough.
+clusters afterwards, each known class one cluster, so that its categories read like those of other methods.
 """
 
 from __future__ import annotations
@@ -43,7 +42,6 @@ class KMeans(NearestCentreMethod):
     Summary: Clusters the backbone's features of the unlabelled images as they are; nothing is trained.
     Differs:
     - Labels only name the clusters afterwards, one for each known class.
-    - Where fewer than two classes are known, communities of neighbours, merged to K, are the clusters.
     """
 
     Config = KMeansConfig
@@ -54,7 +52,7 @@ class KMeans(NearestCentreMethod):
 
     def finish(self, images: Images) -> None:
         features, label = images.features(), images.label
-        if self.task.n_known < LEAST_CLASSES:  # groups for people to name, and no floor for a method
+        if self.task.n_known < LEAST_CLASSES:  # a discovery without labels: groups to name, and no baseline
             groups = group_centres(F.normalize(features, dim=-1), self.task.k)
             if groups is not None:
                 self.centres.copy_(groups[self._known_first(features, label, groups)])
