@@ -14,6 +14,12 @@ what it rejects (beyond nine tenths of the labelled images, each left out of its
 trainings, six settings named before the runs: all votes alike, trainings alone, partitions by frozen features alone,
 RPC alone, UNO+ alone, and one training of RPC.
 
+Without any label, on the first six collections of the embedded backbone: the groups that a discovery proposes against
+k-means at the true number of categories, which only this script knows.
+
+    python experiments/defaults.py --blank --root DATA --out experiments/results/unlabelled.jsonl
+    python experiments/defaults.py --blank --table --out experiments/results/unlabelled.jsonl
+
 What half 0 chose, on four of its collections with two seeds (RPC, SimGCD's target `collection`, UNO+, 2,000 steps): the
 target of the entropy term (RPC's leak 82 to 89 % with `uniform`, 22 to 47 % with `collection`); partitions by frozen
 features among the votes (All of what the ensemble said before 64, 49, 57 and 68, with both 78, 64, 62 and 77); no start
@@ -44,6 +50,7 @@ from holotype.data.datasets.registry import load_benchmark
 from holotype.data.table import Table
 from holotype.discovery import round_runner, training_plan
 from holotype.discovery.pipeline import discover_table
+from holotype.embeddings.store import EmbeddingParts
 from holotype.methods import Prediction
 from holotype.results.discovery import Discovery
 from holotype.results.ensemble import Training, pool_with_lda, vote_consensus
@@ -68,6 +75,8 @@ SETTINGS = {
     "one": (0,),
 }
 """Which trainings take part; RPC and UNO+ take turns."""
+BLANK = 6
+"""Collections that are discovered without labels."""
 REJECTED = 0.1
 """Share of the labelled images beyond whose distance an image is rejected by the LDA."""
 
@@ -232,6 +241,60 @@ def discover(
     }
 
 
+def discover_blank(
+    spec: Spec, half: int, root: Path, backbone: str, device: str, seed: int, work: Path
+) -> dict[str, Any]:
+    """Discover a collection without its labels; one row of the record."""
+    table, started = draw(spec, half, root), time.monotonic()
+    y = np.unique(np.asarray(table.truth, dtype=str), return_inverse=True)[1]
+    bare = dataclasses.replace(table, label=np.full(len(table), "", dtype=object), known=(), truth=None)
+    config = DiscoverConfig(backbone=backbone, device=device, seed=100 * seed)
+    folder = work / f"{spec.name}-{half}-{seed}-blank"
+    found = discover_table(bare, config, folder, progress=False)
+    seconds, at = time.monotonic() - started, {}
+    for part in EmbeddingParts(folder / "embeddings"):
+        at |= dict(zip(part.digest, part.features, strict=True))
+    embedded = np.stack([at[digest] for digest in found.digests]).astype(np.float32)
+    category = np.unique(found.images["category_id"].to_numpy(str), return_inverse=True)[1]
+
+    def right(category: np.ndarray) -> float:
+        return round(100 * clustering_accuracy(y, category, 0).all, 1)
+
+    count, free = found.count or {}, np.full(len(table), -1)
+    return {
+        "half": half,
+        "seed": seed,
+        **dataclasses.asdict(spec),
+        "images": len(table),
+        "estimate": count.get("best"),
+        "low": count.get("low"),
+        "high": count.get("high"),
+        "all": right(category),
+        "kmeans": right(plain_kmeans(embedded, free, spec.k)),
+        "kmeans_counted": right(plain_kmeans(embedded, free, found.facts.k)),
+        "seconds": round(seconds, 1),
+    }
+
+
+def blank_table(rows: Sequence[dict[str, Any]]) -> str:
+    """As Markdown: each collection, and the mean."""
+    lines = [
+        "| of | classes | sizes | images | K (range) | All | k-means, true K | k-means, counted K |",
+        "|---|---:|---:|---:|---:|---:|---:|---:|",
+    ]
+    for row in rows:
+        lines.append(
+            f"| {row['dataset']} | {row['k']} | {row['ratio']:g} : 1, times {row['times']:g} | {row['images']:,} "
+            f"| {row['estimate']} ({row['low']} to {row['high']}) | {row['all']} | {row['kmeans']} "
+            f"| {row['kmeans_counted']} |"
+        )
+    mean = {key: np.mean([row[key] for row in rows]) for key in ("all", "kmeans", "kmeans_counted")}
+    off = 100 * np.mean([abs(row["estimate"] / row["k"] - 1) for row in rows])
+    away = _gap(np.array([row["all"] - row["kmeans"] for row in rows]))
+    cells = [f"{value:.1f}" for value in mean.values()]
+    return "\n".join([*lines, f"| mean | | | | {off:.0f} % off | {' | '.join(cells)} |", "", away])
+
+
 def settings(
     table: Table, y: np.ndarray, said: Sequence[Prediction], embedded: np.ndarray, k: int, seed: int
 ) -> dict[str, float]:
@@ -323,6 +386,7 @@ def main(words: Sequence[str] | None = None) -> int:
     parser.add_argument("--small", help="weights of ViT-S/14; without them the embedded backbone alone")
     parser.add_argument("--only", nargs="+", help="names of collections, such as embedded0")
     parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--blank", action="store_true", help="take all labels away")
     parser.add_argument("--out", type=Path, default=Path("experiments/results/defaults.jsonl"))
     parser.add_argument(
         "--table", action="store_true", help="print the table of the record, and nothing else"
@@ -337,23 +401,23 @@ def main(words: Sequence[str] | None = None) -> int:
         given.out.parent.mkdir(parents=True, exist_ok=True)
         networks = {"embedded": "embedded"} | ({"small": given.small} if given.small else {})
         chosen = [s for kind in networks for s in specs(kind, given.half)]
+        chosen, one = (chosen[:BLANK], discover_blank) if given.blank else (chosen, discover)
         for seed in range(given.seeds):
             for spec in chosen:
                 if (given.only and spec.name not in given.only) or (spec.name, given.half, seed) in there:
                     continue
-                row = discover(
-                    spec, given.half, given.root, networks[spec.backbone], device, seed, given.work
-                )
+                row = one(spec, given.half, given.root, networks[spec.backbone], device, seed, given.work)
                 rows.append(row | {"made": made})
                 with given.out.open("a", encoding="utf-8") as file:
                     file.write(json.dumps(rows[-1]) + "\n")
                 print(
                     json.dumps(
-                        {key: row[key] for key in ("name", "seed", "all", "kmeans", "leak", "seconds")}
+                        {key: row.get(key) for key in ("name", "seed", "all", "kmeans", "leak", "seconds")}
                     ),
                     flush=True,
                 )
-    print(summary([row for row in rows if row["half"] == given.half]))
+    rows = [row for row in rows if row["half"] == given.half]
+    print(blank_table(rows) if given.blank else summary(rows))
     return 0
 
 

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from export.made_results import made_run
+from holotype.discovery.lookup import look_up
 from holotype.errors import InputError
 from holotype.models.zoo import patch_torchvision
 from holotype.results.discovery import Discovery
@@ -36,9 +37,21 @@ def test_words_are_read_as_people_have_them(tmp_path) -> None:
     (tmp_path / "words.txt").write_bytes("Eule\r\nBläuling\r\n\r\nEule\r\n".encode("cp1252"))
     assert read_words(tmp_path / "words.txt") == ["Eule", "Bläuling"]
     (tmp_path / "words.txt").write_text("one\n")
-    for name in ("words.txt", "none.txt"):
+    (tmp_path / "binary.txt").write_bytes(bytes(range(256)))
+    (tmp_path / "odd.txt").write_bytes(b"owl\njay\x81\n")
+    (tmp_path / "table.parquet").write_bytes(b"PAR1\x00\x81")
+    for name in ("words.txt", "none.txt", "binary.txt", "odd.txt", "table.parquet"):
         with pytest.raises(InputError):
             read_words(tmp_path / name)
+
+
+def test_imagenet_names_its_classes(tmp_path, monkeypatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    words = read_words(Path("imagenet"))
+    assert {"goldfish", "toilet tissue"} <= {*words}
+    assert 990 < len(words) <= 1000
+    Path("imagenet").write_text("owl\njay\n", encoding="utf-8")
+    assert read_words(Path("imagenet")) == ["owl", "jay"]
 
 
 def test_proposals_are_shown_until_a_category_has_a_name(tmp_path, holotype) -> None:
@@ -121,3 +134,28 @@ def test_a_network_that_is_not_there_is_one_sentence(tmp_path, holotype) -> None
     refused = holotype("report", run, "--names", tmp_path / "words.txt", "--tower", tmp_path / "empty")
     assert (refused.code, len(refused.err.strip().splitlines())) == (2, 1)
     assert "open_clip_config.json" in refused.err
+
+
+def test_words_need_a_network(tmp_path) -> None:
+    with pytest.raises(InputError, match="--names"):
+        look_up(made_run(tmp_path), "words", b"owl")
+
+
+@pytest.mark.packages
+def test_images_are_found_by_words(tmp_path, tower, monkeypatch) -> None:
+    from holotype.data.decode import read_image
+    from holotype.models.text_tower import TextTower
+
+    run = made_run(tmp_path)
+    found = Discovery.load(run)
+    found.images["digest"] = [f"{row:032x}" for row in range(len(found.images))]
+    found.save(run)
+    save_names(run, NameProposals(found.run_id, str(tower), {}))
+    told = look_up(run, "words", b"a great tit")
+    network = TextTower(str(tower))
+    word = network.encode_words(["a great tit"])[0]
+    readable = found.images[found.images.problem == ""]
+    cosine = network.encode_images([read_image(path)[0] for path in readable.path]) @ word
+    assert [*told.values()] == pytest.approx(sorted(cosine, reverse=True)[: len(told)], abs=2e-3)
+    monkeypatch.setattr(TextTower, "encode_images", None)  # the second time they are kept
+    assert look_up(run, "words", b"a great tit") == told

@@ -82,6 +82,41 @@ def test_frames_and_colours(tmp_path) -> None:
     assert np.array_equal(np.asarray(read_image(str(save_dicom(tmp_path / "c.dcm", colours)))[0]), colours)
 
 
+def test_of_a_film_one_frame_is_decoded(tmp_path, monkeypatch) -> None:
+    film = save_dicom(tmp_path / "film.dcm", np.stack([VALUES] * 5))
+    decoded, whole = [], pydicom.pixels.pixel_array
+
+    def pixel_array(*words: object, **how: object) -> np.ndarray:
+        decoded.append(whole(*words, **how))
+        return decoded[-1]
+
+    monkeypatch.setattr(pydicom.pixels, "pixel_array", pixel_array)
+    assert grey(film) == loop(0, 3000)
+    assert [one.shape for one in decoded] == [VALUES.shape]
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("MR_small_jpeg_ls_lossless.dcm", "another package"),
+        ("nested_priv_SQ.dcm", "without pixels"),
+        ("JPEG-lossy.dcm", "damaged"),
+    ],
+)
+def test_what_pydicom_cannot_read_is_one_line(tmp_path, name, words) -> None:
+    from pydicom.data import get_testdata_file
+
+    file = get_testdata_file(name, download=False)
+    if (
+        words == "another package"
+        and pydicom.pixels.get_decoder(pydicom.dcmread(file).file_meta.TransferSyntaxUID).is_available
+    ):
+        pytest.skip("the package is here")
+    with pytest.raises(ImageProblem, match=words) as refused:
+        read_image(file)
+    assert "\n" not in str(refused.value)
+
+
 def test_a_file_without_pixels_is_said(tmp_path) -> None:
     with pytest.raises(ImageProblem, match=r"empty\.dcm is a DICOM file without pixels"):
         read_image(str(save_dicom(tmp_path / "empty.dcm", None)))

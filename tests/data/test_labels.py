@@ -350,3 +350,10 @@ def test_heaps_dates_and_folders_of_cameras_are_no_classes() -> None:
         "100 CANON 2",
     ]
     assert unsorted_names([*heaps, *classes, "747", "type 2023"]) == sorted(heaps)
+
+
+@pytest.mark.parametrize("content", [b"PK\3\4\x14\0\6\0", b"path\0,label\n", b"PAR1\0\0"])
+def test_a_list_that_is_no_text_is_said(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "list.csv").write_bytes(content)
+    with pytest.raises(InputError, match=r"list\.csv is no text"):
+        read_list(tmp_path / "list.csv")

@@ -71,6 +71,7 @@ def test_a_list_of_labels_names_rows_by_their_ids(write, tmp_path) -> None:
         ({"vector": [[1.0, 2.0], [3.0], [5.0, 6.0]]}, "Row 2"),
         ({"vector": [[1.0, 2.0], None, [5.0, 6.0]]}, "Row 2"),
         ({"vector": [[1.0, 2.0], [3.0, 4.0], [float("nan"), 1.0]]}, "NaN"),
+        ({"vector": [[1.0, 2.0], [3e30, 4.0], [5.0, 6.0]]}, "Row 2"),
         ({"vector": [[1.0, 2.0], [0.0, 0.0], [1.0, 1.0]]}, "zeros"),
         ({"vector": VECTORS, "id": ["a", "a", "b"]}, "'.*#a'"),
         ({"vector": VECTORS, "id": ["a", "", "b"]}, "Row 2"),

@@ -15,6 +15,7 @@ from holotype.report.build import read_data
 from holotype.results.discovery import Discovery
 from holotype.results.edits import Edit, edits_csv
 from holotype.runs.model_io import load_model
+from tests.cli.conftest import assert_sentence
 
 DIM, EACH = 12, 20
 QUICK = ("--k", "4", "--steps", "20", "--seeds", "1", "--no-progress", "--device", "cpu")
@@ -168,3 +169,16 @@ def test_new_vectors_of_another_length_change_nothing(songs, holotype) -> None:
     assert f"{DIM - 1} numbers" in refused.err
     assert sorted(Path("run").rglob("*")) == before
     assert holotype("export", "run", "model.onnx").code == 2
+
+
+def test_rows_without_images_are_not_written_as_images(songs, holotype) -> None:
+    words = ("discover", "--features", songs, *QUICK, "--method", "kmeans", "--out", "run")
+    assert holotype(*words).code == 0
+    for flag, out in (("--folders", "a"), ("--coco", "a.json"), ("--cvat", "a.xml")):
+        assert_sentence(holotype("write", "run", flag, out, "--no-progress"), "--labels")
+        assert not Path(out).exists()
+    refused = holotype("assign", "run", songs, "--copy-to", "copies", "--no-progress")
+    assert_sentence(refused, "--copy-to")
+    assert not list(Path("run").glob("assigned/*"))
+    assert holotype("write", "run", "--labels", "labels.csv").code == 0
+    assert_sentence(holotype("discover", songs, "--dry-run"), "--features")

@@ -34,7 +34,7 @@ def said(made) -> dict[str, tuple[str, float]]:
     }
 
 
-def label_studio(made: Path, answers: dict[str, str], skip: tuple[str, ...] = ()) -> Path:
+def label_studio(made: Path, answers: dict[str, object], skip: tuple[str, ...] = ()) -> Path:
     """What Label Studio exports once people have answered."""
     file = made.parent / "tasks.json"
     write_label_studio(made, file, overwrite=True)
@@ -62,11 +62,12 @@ def label_studio(made: Path, answers: dict[str, str], skip: tuple[str, ...] = ()
 def test_label_studio_gets_a_prediction_for_each_image(made, said, tmp_path) -> None:
     done = write_label_studio(made, tmp_path / "tasks.json")
     tasks = json.loads((tmp_path / "tasks.json").read_text(encoding="utf-8"))
-    found = {}
+    found, root = {}, Path(Discovery.load(made).facts.root)
     for task in tasks:
         (prediction,) = task["predictions"]
         (one,) = prediction["result"]
-        assert unquote(task["data"]["image"].removeprefix(LOCAL_FILES)) == task["data"]["path"]
+        served = Path(root.parent, unquote(task["data"]["image"].removeprefix(LOCAL_FILES)))
+        assert served == root / task["data"]["path"]  # with the folder above as document root
         found[task["data"]["path"]] = (
             one["value"]["choices"][0],
             pytest.approx(prediction["score"], abs=1e-5),
@@ -127,6 +128,28 @@ def test_answers_of_cvat_come_back_and_what_nobody_touched_does_not(made, said, 
         ("confirm", first.get("name")),
         ("move", second.get("name").removeprefix("upload/")),
     ]
+
+
+def test_labels_are_written_as_names_are_and_empty_ones_say_nothing(made, said) -> None:
+    first, second, *_ = (name for name, (category, _) in said.items() if category == "new-01")
+    edits = read_corrections(made, label_studio(made, {first: " barn\n owl ", second: " "}))
+    assert [(one.action, one.value) for one in edits] == [("move", "barn owl")]
+
+
+@pytest.mark.parametrize("label", [7, "x" * 200_000])
+def test_what_is_no_label_is_refused(made, said, holotype, label) -> None:
+    before = {file: file.read_bytes() for file in made.iterdir() if file.is_file()}
+    assert_sentence(
+        holotype("report", made, "--edits", label_studio(made, {next(iter(said)): label})), "label"
+    )
+    assert {file: file.read_bytes() for file in before} == before
+
+
+def test_tasks_of_another_run_are_refused_though_the_names_are_the_same(made, said, holotype) -> None:
+    file = label_studio(made, {next(iter(said)): "owl"})
+    file.write_text(file.read_text(encoding="utf-8").replace(Discovery.load(made).run_id, "another-1"))
+    assert_sentence(holotype("report", made, "--edits", file), "another-1")
+    assert not (made / "edits.csv").exists()
 
 
 def test_the_report_takes_them(made, said, holotype) -> None:

@@ -185,8 +185,8 @@ class ReportOptions(CodeOptions, RunningOptions):
     edits: File | None = None
     """edits.csv of the report, or what Label Studio (.json) or CVAT (.xml) exported."""
     names: File | None = None
-    """Propose names for new categories: a file with a word on each line. Needs the extra names:
-    pip install 'holotype[names]'."""
+    """Propose names for new categories: a file with a word on each line, or imagenet for the names of its 1,000
+    classes. Needs the extra names: pip install 'holotype[names]'."""
     tower: Name = "hf-hub:laion/CLIP-ViT-B-32-laion2B-s34B-b79K"
     """With --names: a network with a text tower, as open_clip names it, or a folder with open_clip_config.json."""
     zip: File | None = None

@@ -79,6 +79,8 @@ def text_encoding(file: Path) -> str:
         decoder = codecs.getincrementaldecoder("utf-8")()
         try:
             while part := stream.read(ENCODING_BYTES):
+                if b"\0" in part:
+                    raise InputError(f"{file} is no text; save the list as CSV UTF-8.")
                 decoder.decode(part)
             decoder.decode(b"", final=True)
         except UnicodeDecodeError:

@@ -311,7 +311,7 @@ def _decode_error(error: Exception, path: str) -> str:
         return f"{path} takes more memory than there is; shrink it first."
     if isinstance(error, OSError) and error.errno is not None:
         return f"{path} cannot be read ({error.strerror})."
-    return f"{path} is damaged or cut off ({error})."
+    return f"{path} is damaged or cut off ({' '.join(str(error).split())})."
 
 
 def decoding_bytes(image: Image.Image, size: tuple[int, int], box: CutBox | None = None) -> int:

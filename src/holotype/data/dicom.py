@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import warnings
 from typing import Any
 
 import numpy as np
@@ -33,7 +34,9 @@ class DicomImageFile(ImageFile.ImageFile):
         stream.seek(0)
         self.dataset: Any = pydicom.dcmread(stream)
         name = os.fsdecode(self.filename) if self.filename else "This"
-        if not any(key in self.dataset for key in PIXEL_KEYS):
+        if not any(key in self.dataset for key in PIXEL_KEYS) or not {"Rows", "Columns"} <= {
+            *self.dataset.dir()
+        }:
             raise ArchiveProblem(f"{name} is a DICOM file without pixels; leave it out.")
         self._size = (int(self.dataset.Columns), int(self.dataset.Rows))
         colours = int(self.dataset.get("SamplesPerPixel", 1)) > 1
@@ -44,7 +47,18 @@ class DicomImageFile(ImageFile.ImageFile):
     def load(self) -> Any:
         """Decode the first frame."""
         if self._im is None:
-            values, window = decode_frame(self.dataset, self.n_frames)
+            try:
+                values, window = decode_frame(self.dataset)
+            except (
+                RuntimeError
+            ) as error:  # of pydicom, which lists in many lines what it lacks for each decoder
+                if "missing dependencies" not in str(error):
+                    raise
+                kind = self.dataset.file_meta.TransferSyntaxUID.name
+                raise ArchiveProblem(
+                    f"{os.fsdecode(self.filename or 'This')} is compressed as {kind}, which pydicom reads with another "
+                    "package alone; see docs/laboratory.md."
+                ) from error
             self.im = Image.fromarray(values).im
             if window is not None:
                 self.info["shown"] = window
@@ -55,12 +69,11 @@ class DicomImageFile(ImageFile.ImageFile):
         """The first frame is the only one that is read."""
 
 
-def decode_frame(dataset: Any, frames: int) -> tuple[np.ndarray, Window | None]:
+def decode_frame(dataset: Any) -> tuple[np.ndarray, Window | None]:
     """Return the first frame of a data set of pydicom, (H, W) or (H, W, 3) uint8, and the window of grey values."""
-    from pydicom.pixels import apply_color_lut, apply_modality_lut
+    from pydicom.pixels import apply_color_lut, apply_modality_lut, pixel_array
 
-    values = dataset.pixel_array
-    values = values[0] if frames > 1 else values
+    values = pixel_array(dataset, index=0)  # one frame: a film may hold gigabytes of them
     if "PALETTE" in dataset.PhotometricInterpretation:
         values = apply_color_lut(values, dataset)
     if values.ndim == 3:
@@ -88,6 +101,7 @@ def _window(dataset: Any) -> tuple[float, float] | None:
 
 
 def register() -> None:
-    """Let Pillow open DICOM files."""
+    """Let Pillow open DICOM files, without what pydicom remarks on them."""
+    warnings.filterwarnings("ignore", module="pydicom")
     Image.register_open(FORMAT, DicomImageFile)
     Image.register_extensions(FORMAT, list(DICOM))

@@ -187,7 +187,8 @@ def path_column(file: Path, names: Collection[str], as_written: Sequence[str] = 
     listed = ", ".join(map(repr, as_written or names))
     column = next((name for name in ("path", "file_name") if name in names), None)
     if column is None:
-        raise InputError(f"{file} has no column 'path' or 'file_name', only {listed}; name it.")
+        what = "give a table of vectors to --features" if "vector" in names else "name it"
+        raise InputError(f"{file} has no column 'path' or 'file_name', only {listed}; {what}.")
     if "label" not in names and len(names) > 1:
         raise InputError(f"{file} has no column 'label', only {listed}; name the one with the labels so.")
     return column

@@ -1,6 +1,6 @@
 """Groups without labels: what a discovery does where fewer than two classes have labelled images.
 
-There is nothing to train on then. The round proposes k-means groups of the frozen features instead (methods/kmeans.py),
+There is nothing to train on then. The round proposes groups of the frozen features instead (clustering/groups.py),
 and is a round like any other. Images that people confirm, and the most typical images of the groups that they name
 (constraints.py), are the labels that the next round learns from.
 """

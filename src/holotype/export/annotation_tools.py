@@ -104,8 +104,9 @@ def write_label_studio(
     return _result(
         results,
         pictures,
-        f"The labelling interface is {config}. Serve the images with LABEL_STUDIO_LOCAL_FILES_SERVING_ENABLED=true "
-        f"LABEL_STUDIO_LOCAL_FILES_DOCUMENT_ROOT={root}; then holotype report {run} --edits EXPORT.json.",
+        f"The labelling interface is {config}. Start Label Studio with LABEL_STUDIO_LOCAL_FILES_SERVING_ENABLED=true "
+        f"LABEL_STUDIO_LOCAL_FILES_DOCUMENT_ROOT={os.path.dirname(root) or '/'}, add {root} as local storage without "
+        f"syncing it, and import the tasks; then holotype report {run} --edits EXPORT.json.",
     )
 
 
@@ -129,7 +130,8 @@ def _task(results: ResultsTable, picture: Picture, boxed: bool) -> dict[str, Any
         model["score"] = round(min(scores), 6)
     return {
         "data": {
-            "image": LOCAL_FILES + quote(picture.name),
+            # Label Studio serves folders below its document root, and not the root itself
+            "image": LOCAL_FILES + quote(f"{os.path.basename(results.found.facts.root)}/{picture.name}"),
             IMAGE_KEY: picture.name,
             RUN_KEY: results.found.run_id,
         },

@@ -267,6 +267,8 @@ def assign_images(
         check_replaceable(copy_to, overwrite)
     model = load_corrected(run, load_model(run, device))
     paths, vectors = _new_rows(model, images, **source)
+    if copy_to is not None and vectors is not None and not any(map(os.path.isfile, paths)):
+        raise InputError(f"--copy-to is for images, and the rows of {images} have none; leave it out.")
     result, targets = AssignResult(out), list[TargetFile]()
 
     def frames() -> Iterator[pd.DataFrame]:

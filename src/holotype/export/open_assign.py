@@ -170,6 +170,7 @@ def with_proposals(run: Path, found: Discovery) -> tuple[Discovery, list[str]]:
     for digest, number in zip(table["digest"].to_pylist(), table["number"].to_pylist(), strict=True):
         if digest in lies:
             where.setdefault(number, Counter())[lies[digest]] += 1
+    called = {category.id: category.name for category in found.categories}
     proposed: dict[str, str] = {}
     lines = []
     for number, counts in sorted(where.items(), key=lambda item: -item[1].total()):
@@ -178,7 +179,8 @@ def with_proposals(run: Path, found: Discovery) -> tuple[Discovery, list[str]]:
             continue
         proposed[id] = open_name(number)
         lines.append(
-            f"{open_name(number)}, which assign had opened, may be {id} now ({n} of its {total} images)."
+            f"{open_name(number)}, which assign had opened, may be {called.get(id, id)} now ({n} of its {total} "
+            "images)."
         )
     categories = [
         replace(one, suggested=proposed[one.id]) if one.id in proposed and one.name == one.id else one

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
+from holotype.config.schema import VECTOR_PREFIX
 from holotype.data.boxes import Box, split_box
 from holotype.data.csv import FORMULA, csv_text, escape_formula
 from holotype.data.image_files import image_exists
@@ -99,6 +100,11 @@ def read_results_table(run: Path, *, need_files: bool = False) -> ResultsTable:
     images = found.images
     if not len(images):
         raise InputError(f"The run in {run} has no images; there is nothing to write.")
+    vectors = str(found.facts.backbone.get("name", "")).startswith(VECTOR_PREFIX)
+    if need_files and vectors and not any(map(os.path.isfile, images["path"])):
+        raise InputError(
+            f"The rows of {run} have vectors and no images; --labels is what can be written of them."
+        )
     if need_files and not any(image_exists(path) for path in images["path"]):  # mostly the first one is
         raise InputError(
             f"No image of {run} is where it was, such as {images['path'][0]}; bring them back, or discover them anew."

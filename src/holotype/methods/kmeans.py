@@ -14,9 +14,13 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from holotype.clustering.groups import group_centres
 from holotype.clustering.kmeans import kmeans
 from holotype.config.parse import Count, RepeatCount
 from holotype.methods.base import SOFTNESS, Images, NearestCentreMethod, Prediction, Stage
+
+LEAST_CLASSES = 2
+"""Known classes below which nothing is compared with k-means."""
 
 
 @dataclass
@@ -48,6 +52,11 @@ class KMeans(NearestCentreMethod):
 
     def finish(self, images: Images) -> None:
         features, label = images.features(), images.label
+        if self.task.n_known < LEAST_CLASSES:  # a discovery without labels: groups to name, and no baseline
+            groups = group_centres(F.normalize(features, dim=-1), self.task.k)
+            if groups is not None:
+                self.centres.copy_(groups[self._known_first(features, label, groups)])
+                return
         unlabelled = torch.argsort((label >= 0).to(torch.int8), stable=True)[: int((label < 0).sum())]
         found = kmeans(
             F.normalize(features.index_select(0, unlabelled), dim=-1),

@@ -18,10 +18,12 @@ from holotype.data.paths import relative
 from holotype.errors import InputError
 from holotype.results.discovery import Discovery
 from holotype.results.edits import Edit, read_edits, run_ids
+from holotype.utils.text import nfc
 
 FROM_NAME, IMAGE_KEY, RUN_KEY = "category", "path", "holotype_run"
 LOCAL_FILES = "/data/local-files/?d="
 """By which Label Studio serves images of its own machine."""
+MAX_LABEL = 200
 
 
 class Annotation(NamedTuple):
@@ -45,12 +47,19 @@ def read_corrections(folder: Path, file: Path) -> list[Edit]:
     if not file.is_file():
         raise InputError(f"{file} is not a file; name what Label Studio or CVAT exported.")
     try:
-        said = list(reader(file))
+        said = [one for one in map(_tidy, reader(file)) if one.label]
     except (ValueError, KeyError, TypeError, AttributeError, ET.ParseError, OSError) as error:
         tool = "Label Studio (JSON)" if reader is _label_studio else "CVAT (images 1.1)"
         reason = " ".join(f"{type(error).__name__}: {error}".split())
         raise InputError(f"{file} is no export of {tool} ({reason}); export it again.") from error
     return _as_edits(folder, file, said)
+
+
+def _tidy(said: Annotation) -> Annotation:
+    """Return an answer with its label as names are written; one without a sign says nothing."""
+    if not isinstance(said.label, str) or len(said.label) > MAX_LABEL:
+        raise ValueError(f"a label is no text of up to {MAX_LABEL} signs")
+    return said._replace(label=nfc(" ".join(said.label.split())))
 
 
 def _as_edits(folder: Path, file: Path, said: list[Annotation]) -> list[Edit]:
@@ -65,10 +74,13 @@ def _as_edits(folder: Path, file: Path, said: list[Annotation]) -> list[Edit]:
             f"None of the {len(said):,} labelled images of {file} is among those of {folder}, for example "
             f"{said[0].image}; it is an export of another project."
         )
-    runs, now = (
-        run_ids(folder),
-        datetime.fromtimestamp(file.stat().st_mtime, UTC).isoformat(timespec="seconds"),
-    )
+    runs = run_ids(folder)
+    if others := {one.run_id for one, _ in rows if one.run_id and one.run_id not in runs}:
+        raise InputError(
+            f"The tasks of {file} were written from another run ({min(others)}), whose images have names of this one; "
+            "name the folder of that run."
+        )
+    now = datetime.fromtimestamp(file.stat().st_mtime, UTC).isoformat(timespec="seconds")
     edits, digests = [], found.digests
     for one, at in rows:
         same = one.label in (lies[at], called.get(lies[at]))

@@ -23,6 +23,8 @@ from holotype.results.lda import softmax
 from holotype.utils.serialization import FileSchema
 from holotype.utils.text import nfc
 
+IMAGENET = "imagenet"
+"""In place of a file: the names of the 1,000 classes of ImageNet."""
 NAMES_FILE = "names.json"
 NAMES_SCHEMA = FileSchema(1, "delete it, and run holotype report with --names again")
 PROPOSALS = 3
@@ -44,11 +46,22 @@ class NameProposals:
 
 
 def read_words(file: Path) -> list[str]:
-    """Return the words of a list, one a line, or the first column of a CSV file."""
+    """Return the words of a list, one a line, or the first column of a CSV file; for IMAGENET timm's names."""
+    if str(file) == IMAGENET and not file.exists():
+        from holotype.models.zoo import patch_torchvision  # brings torch
+
+        patch_torchvision()
+        from timm.data import ImageNetInfo
+
+        names = ImageNetInfo().label_descriptions(detailed=False)
+        return list(dict.fromkeys(name.partition(",")[0] for name in names))
     if not file.is_file():
         raise InputError(f"The file {file} does not exist; name a list with a word on each line.")
-    with file.open(encoding=text_encoding(file), newline="") as lines:
-        words = [nfc(row[0].strip()) for row in csv.reader(lines) if row]
+    try:
+        with file.open(encoding=text_encoding(file) or "utf-8", newline="") as lines:
+            words = [nfc(row[0].strip()) for row in csv.reader(lines) if row]
+    except (UnicodeDecodeError, csv.Error) as error:
+        raise InputError(f"{file} is no text; save the list as CSV UTF-8, a word on each line.") from error
     words = list(dict.fromkeys(word for word in words if word))
     if len(words) < 2:
         raise InputError(f"{file} holds {len(words)} words; a choice needs two.")

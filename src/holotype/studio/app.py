@@ -11,6 +11,7 @@ image. Images are named by their row in the table of a run: no path ever comes f
     POST /api/job             {"start": name, "settings": {}} or {"stop": true} -> {"job"}; names are those of jobs.JOBS
     GET  /api/alike/ROW?run=  {"rows": [...], "likeness": [...]}: the most similar images, best first
     POST /api/picture         {"picture": base64} -> the same of a picture that is not in the run
+    POST /api/words           {"words": "..."} -> the same of words, where a network with a text tower is there
     GET  /thumb/ROW?run=      a small JPEG
     GET  /image/ROW?run=      a large JPEG
     GET  /events?after=N      server-sent events; `id` is the revision, so that a reconnect misses no edit
@@ -89,6 +90,7 @@ class Studio:
             Route("/api/job", self.post_job, methods=["POST"]),
             Route("/api/alike/{row:int}", self.get_alike),
             Route("/api/picture", self.post_picture, methods=["POST"]),
+            Route("/api/words", self.post_words, methods=["POST"]),
             Route("/thumb/{row:int}", self.get_thumb),
             Route("/image/{row:int}", self.get_image),
             Route("/events", self.get_events),
@@ -286,8 +288,15 @@ class Studio:
             picture = base64.b64decode(str((await _body(request)).get("picture")), validate=True)
         except ValueError:
             raise InputError("It is no picture.") from None
+        return await self._look_up(picture)
+
+    async def post_words(self, request: Request) -> Response:
+        await self._page_ready()
+        return await self._look_up(str((await _body(request)).get("words")).encode(), "words")
+
+    async def _look_up(self, given: bytes, *what: str) -> Response:
         found: dict[str, float] = {}
-        async for line in child_lines("holotype.discovery.lookup", str(self.run.folder), given=picture):
+        async for line in child_lines("holotype.discovery.lookup", str(self.run.folder), *what, given=given):
             found = json.loads(line)
         rows = {self.run.rows[digest]: value for digest, value in found.items() if digest in self.run.rows}
         return JSONResponse({"rows": [*rows], "likeness": [*rows.values()]})

@@ -105,16 +105,18 @@ async function shrunk(file) {
 
 function pictureView() {
   const place = h("div", { class: "found" });
-  const words = h("p", { class: "soft", role: "status" });
-  const field = h("input", { type: "file", accept: "image/*", "aria-label": "A picture", onchange: async () => {
-    words.textContent = "Looking; this takes some seconds.";
+  const told = h("p", { class: "soft", role: "status" });
+  const look = async (address, asked, title, wrong) => {
+    told.textContent = "Looking; this takes some seconds, the first time more.";
     try {
-      const { rows } = await post("/api/picture", { picture: await shrunk(field.files[0]) });
-      words.textContent = `${plural(rows.length, "image")}, the most alike first.`;
-      refill(place, [galleryOf(rows, { title: "Images like your picture", caption: whereAndWhat }).element]);
+      const { rows } = await post(address, await asked());
+      told.textContent = `${plural(rows.length, "image")}, the most alike first.`;
+      refill(place, [galleryOf(rows, { title, caption: whereAndWhat }).element]);
     } catch (error) {
-      words.textContent = error.told ? error.message : "This picture cannot be read; choose another one.";
+      told.textContent = error.told ? error.message : wrong;
     }
-  } });
-  return [h("h1", {}, "Images like a picture of yours"), h("p", { class: "lead" }, "The picture is compared with all images of the run, and is not kept."), field, words, place];
+  };
+  const field = h("input", { type: "file", accept: "image/*", "aria-label": "A picture", onchange: () => look("/api/picture", async () => ({ picture: await shrunk(field.files[0]) }), "Images like your picture", "This picture cannot be read; choose another one.") });
+  const words = h("input", { type: "search", "aria-label": "Words", placeholder: "or words: red car", onchange: () => words.value.trim() && look("/api/words", async () => ({ words: words.value }), `Images like ${words.value}`, "The words could not be looked for.") });
+  return [h("h1", {}, "Images like a picture of yours"), h("p", { class: "lead" }, "The picture is compared with all images of the run, and is not kept."), field, words, told, place];
 }

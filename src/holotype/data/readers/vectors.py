@@ -104,12 +104,14 @@ def _to_matrix(file: Path, content: Any, names: dict[str, str], dim: int | None)
         )
     flat = column.flatten().to_numpy(zero_copy_only=False).astype(np.float32)
     vectors: np.ndarray = flat.reshape(len(content), wanted)
-    if (odd := np.flatnonzero(~np.isfinite(vectors).all(axis=1))).size:
+    with np.errstate(over="ignore", under="ignore"):
+        square = np.square(vectors).sum(axis=1)
+    if (odd := np.flatnonzero(~np.isfinite(square))).size:
         raise InputError(
-            f"Row {int(odd[0]) + 1} of {file} has a vector with NaN or infinity in it ({odd.size:,} such rows); remove "
-            "these rows, or make their vectors again."
+            f"Row {int(odd[0]) + 1} of {file} has a vector with NaN, infinity or numbers too large to be squared "
+            f"({odd.size:,} such rows); remove these rows, or make their vectors again."
         )
-    if (zero := np.flatnonzero(~vectors.any(axis=1))).size:
+    if (zero := np.flatnonzero(square == 0)).size:
         raise InputError(f"Row {int(zero[0]) + 1} of {file} has a vector of zeros; remove it.")
     return vectors
 
