@@ -259,9 +259,8 @@ def assign_images(
     Returns:
         Counts of what became of the images.
     """
-    run = Path(run)
+    refuse_links(run := Path(run))
     out = Path(out or run / ASSIGNED / f"{source_stem(str(images))}.csv")
-    refuse_links(run)
     refuse_existing(out, overwrite, (".csv", ".parquet"))
     if copy_to is not None:
         check_replaceable(copy_to, overwrite)
