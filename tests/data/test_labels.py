@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from holotype.data.csv import csv_text, stream_rows
 from holotype.data.labels import (
     read_csv_table,
     read_list,
@@ -262,6 +263,15 @@ def test_two_rows_of_one_image_are_one_or_contradict_each_other(tmp_path) -> Non
     for skip in (False, True):
         with pytest.raises(InputError, match=r"line 2: 'owl'.*line 3: 'jay'"):
             read_csv_table(torn, skip_missing=skip)
+
+
+@pytest.mark.parametrize(
+    "odd", [" ", "\t", "\r", "\n", "\x0b", "\x1c", "\x85", "\xa0", "\u2000", "\u2028", "\u3000"]
+)
+def test_blanks_of_every_kind_come_back_as_they_were_written(odd: str, tmp_path: Path) -> None:
+    rows = [["path", "problem"], [odd, odd], [f"{odd}a", f"b{odd}"]]
+    (tmp_path / "blanks.csv").write_text(csv_text(rows), encoding="utf-8", newline="")
+    assert [row for _, row in stream_rows(tmp_path / "blanks.csv")] == rows
 
 
 def test_windows_text_and_other_names_of_the_columns(tmp_path, caplog) -> None:

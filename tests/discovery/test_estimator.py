@@ -337,5 +337,8 @@ def test_a_wrong_k_of_features_and_images_after_features():
     x, truth = blobs()
     with pytest.raises(InputError, match="from 5 to 150"):
         Discoverer(k=3).fit(x, truth)
+    for settings in ({"k": "many"}, {"k": 4.0}, {"seed": -1}, {"device": "tpu"}):
+        with pytest.raises(InputError, match=f"^{next(iter(settings))} must"):
+            Discoverer(**settings).fit(x, truth)
     with pytest.raises(NotFittedError):
         Discoverer().predict(x)

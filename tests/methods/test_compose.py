@@ -127,3 +127,10 @@ def test_at_rest_it_is_the_method_to_the_bit_and_a_seed_gives_the_same_first_wei
 def test_wrappers_are_no_methods_by_themselves():
     assert all(issubclass(kind, Wrapper) for kind in WRAPPERS.values())
     assert not METHODS.keys() & WRAPPERS.keys()
+
+
+def test_bia_adds_the_singular_values_of_unlabelled_rows():
+    terms, _, _ = gradients("bia+simgcd", bia_weight=0.3)
+    f = torch.randn(2, 12, 16, generator=torch.Generator().manual_seed(2)).double()
+    rows = torch.nn.functional.normalize(torch.cat([f[0, 1::2], f[1, 1::2]]), dim=-1)
+    assert float(terms["bia"]) == pytest.approx(-0.3 * float(torch.linalg.svdvals(rows).sum()) / 12, rel=1e-6)

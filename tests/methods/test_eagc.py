@@ -1,5 +1,6 @@
 """EAGC against slow loops: what the gradient of an unlabelled row loses, what is frozen when, what is logged."""
 
+import pytest
 import torch
 from tests.training.conftest import metrics
 
@@ -46,6 +47,21 @@ def test_an_unlabelled_gradient_loses_its_part_in_the_subspace_and_a_labelled_on
             share = 0.0 if i % 2 == 0 else 0.5 * float((1 - energy[v, i] / (known + 1e-6)).clamp(0, 1))
             torch.testing.assert_close(found[v, i], whole[v, i] - share * (s @ whole[v, i]))
     assert not torch.allclose(found, whole)
+
+
+def test_what_the_log_says_of_gradients_and_energies():
+    method, f = made(pull=0.0)
+    gradient(method, f)
+    _, whole = gradient(*made(pull=0.0, project=0.0))
+    s = method.eagc_subspace
+    energy = torch.stack([torch.stack([row @ s @ row / (row @ row) for row in view]) for view in f])
+    ours, every = whole[:, ::2].sum((0, 1)), whole.sum((0, 1))
+    cosine = ours @ every / (ours.norm() * every.norm())
+    seen = method.diagnostics()
+    assert float(seen["gdc"]) == pytest.approx(1 - float(cosine))
+    assert float(seen["soc"]) == pytest.approx(
+        float(energy[:, 1::2].mean() / (method.eagc_known_energy + 1e-6))
+    )
 
 
 def test_labelled_features_are_pulled_to_the_reference():

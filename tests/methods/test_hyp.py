@@ -29,8 +29,19 @@ def test_contrast_goes_from_angles_to_distances():
     slow = (
         sum(float(d[i, (i + 12) % n] + torch.logsumexp(-d[i][torch.arange(n) != i], 0)) for i in range(n)) / n
     )
-    far, _ = method.contrast(z, batch, {"by_distance": torch.ones(())})
+    far, far_s = method.contrast(z, batch, {"by_distance": torch.ones(())})
     assert float(far) == pytest.approx(slow)
+    label, rows = batch.label.repeat(2), [i for i in range(n) if batch.labelled.repeat(2)[i]]
+    terms = []
+    for i in rows:
+        others = [j for j in rows if j != i]
+        total = torch.logsumexp(-d[i][others] / 0.07, 0)
+        terms.append(
+            float(torch.stack([d[i, j] / 0.07 + total for j in others if label[j] == label[i]]).mean())
+        )
+    assert float(far_s) == pytest.approx(sum(terms) / len(terms))
+    half = method.contrast(z, batch, {"by_distance": torch.tensor(0.25)})
+    torch.testing.assert_close(half[1], 0.75 * angle[1] + 0.25 * far_s)
 
 
 def test_the_classifier_is_a_linear_layer_between_two_maps():

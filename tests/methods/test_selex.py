@@ -1,5 +1,7 @@
 """SelEx: the hierarchy, what its clusters may know, and what ends it."""
 
+import math
+
 import pytest
 import torch
 
@@ -99,3 +101,59 @@ def test_a_cluster_that_none_finer_has_chosen_has_a_parent_of_its_kind():
     assert fine > 1
     assert 0 <= method.parent[2][:8].max() < known
     assert known <= method.parent[2][8:].min() <= method.parent[2][8:].max() < known + novel
+
+
+def test_the_loss_is_the_slow_loop_over_pairs_levels_and_widths():
+    blobs, method = Blobs(), made(lam=0.2, smoothing=0.4).double()
+    method.before_epoch(method.stages()[0], 0, images_of(blobs, blobs.x.double()))
+    c = method.centres
+    nearest = [min(float((c[i] - c[j]).norm()) for j in range(6) if j != i) for i in range(6)]
+    torch.testing.assert_close(method.radius[0], torch.tensor(nearest).double() / 2)
+    batch = blobs.batch(method, torch.nn.Identity(), 0, n=12)
+    batch.features = batch.features.double()
+    found = method.loss(batch, {})
+
+    rows = torch.cat([*batch.features])
+    z, n = torch.nn.functional.normalize(method.head(rows), dim=-1).detach(), len(rows)
+    fine = method.cluster[batch.image].repeat(2)
+    label, labelled = batch.label.repeat(2), batch.labelled.repeat(2)
+
+    def d(width, i, j):
+        return float(((z[i, :width] - z[j, :width]).square().sum() + 1e-6).sqrt())
+
+    def contrast(width, group, valid):
+        """Temperature 0.07."""
+        terms = []
+        for i in valid:
+            rivals = [j for j in valid if j != i]
+            kin = [j for j in rivals if group[j] == group[i]]
+            if kin:
+                total = sum(math.exp(-d(width, i, j) / 0.07) for j in rivals)
+                terms.append(sum(d(width, i, j) / 0.07 + math.log(total) for j in kin) / len(kin))
+        return sum(terms) / max(len(terms), 1)
+
+    every, with_label = range(n), [i for i in range(n) if labelled[i]]
+    levels = [
+        contrast(64 >> (at + 1), method.parent[at][fine], every) / 2 ** (at + 1)
+        for at in range(len(method.levels))
+    ]
+    assert found["con_s"].item() == pytest.approx(0.1 * contrast(64, label, with_label), rel=1e-5)
+    assert found["clusters"].item() == pytest.approx(0.1 * sum(levels), rel=1e-5)
+    f = torch.nn.functional.normalize(rows, dim=-1)
+    smooth = 0.0
+    for i in every:
+        total = sum(math.exp(-d(64, i, k)) for k in every if k != i)
+        far = [
+            sum(
+                0.5**at
+                for at in range(len(levels))
+                if (f[i] - f[j]).norm() > 2 * method.radius[at, method.parent[at, fine[j]]]
+            )
+            * (j != i)
+            for j in every
+        ]
+        for j in every:
+            if j != i:
+                target = 0.6 * (j == (i + n // 2) % n) + 0.4 * far[j] / max(sum(far), 1e-12)
+                smooth += target * (d(64, i, j) + math.log(total)) / n
+    assert found["con_u"].item() == pytest.approx(0.8 * smooth, rel=1e-5)

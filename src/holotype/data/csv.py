@@ -160,9 +160,11 @@ def csv_text(rows: Iterable[Sequence[object]]) -> str:
 
 
 def _quoted(value: object) -> str:
-    """Return a cell as it stands in a file. Not csv.writer, which left a lone carriage return bare before 3.13."""
+    """Return a cell as it stands in a file. Not csv.writer, which left a lone carriage return bare before 3.13, and
+    leaves blanks that readers drop."""
     cell = "" if value is None else str(value)
-    return '"' + cell.replace('"', '""') + '"' if any(sign in cell for sign in '",\r\n') else cell
+    bare = not cell.startswith(" ") and not any(sign in cell for sign in '",\r\n')
+    return cell if bare else '"' + cell.replace('"', '""') + '"'
 
 
 def escape_formula(cell: str) -> str:

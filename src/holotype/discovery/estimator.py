@@ -124,10 +124,10 @@ class Discoverer(ClusterMixin, TransformerMixin, BaseEstimator):
         any kind mean none, and so does -1 among whole numbers."""
         if isinstance(X, Iterator):
             X = list(X)
-        if not is_image_list(X):
-            return self._fit_features(X, y)
-        self.__dict__.pop("feature_categories_", None)
         config = DiscoverConfig(**{one.name: getattr(self, one.name) for one in fields(DiscoverConfig)})
+        if not is_image_list(X):
+            return self._fit_features(X, y, config)
+        self.__dict__.pop("feature_categories_", None)
         from holotype.discovery.pipeline import discover_table
 
         pictures = to_image_list(X)
@@ -147,12 +147,12 @@ class Discoverer(ClusterMixin, TransformerMixin, BaseEstimator):
             self.__dict__.pop(name, None)
         return self
 
-    def _fit_features(self, X: Any, y: Iterable[Any] | None) -> Discoverer:
+    def _fit_features(self, X: Any, y: Iterable[Any] | None, config: DiscoverConfig) -> Discoverer:
         if y is not None:
             y = np.asarray(column_or_1d(y, dtype=object))
         x = validate_data(self, X, dtype=np.float64, ensure_min_samples=2)
         label = to_label_column(y, len(x))
-        self.feature_categories_ = FeatureCategories.fit(x, label, self.k, self.seed)
+        self.feature_categories_ = FeatureCategories.fit(x, label, config.k, config.seed)
         self.discovery_ = self.feature_categories_.discovery(x, label)
         return self
 
