@@ -11,6 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from holotype.discovery.source import Source
+from holotype.embeddings.store import EmbeddingParts
 from holotype.report.build import read_data
 from holotype.results.discovery import Discovery
 from holotype.results.edits import Edit, edits_csv
@@ -182,3 +183,30 @@ def test_rows_without_images_are_not_written_as_images(songs, holotype) -> None:
     assert not list(Path("run").glob("assigned/*"))
     assert holotype("write", "run", "--labels", "labels.csv").code == 0
     assert_sentence(holotype("discover", songs, "--dry-run"), "--features")
+
+
+def test_features_of_ones_own_lead_where_the_images_do(
+    squares_folder, tiny_backbone_file, tmp_path, holotype
+) -> None:
+    words = ("--method", "kmeans", "--no-progress", "--device", "cpu")
+    images = ("discover", squares_folder, "--backbone", tiny_backbone_file, "--out", tmp_path / "images")
+    assert holotype(*images, *words).code == 0
+    seen = Discovery.load(tmp_path / "images")
+    feature = {
+        digest: row
+        for part in EmbeddingParts(tmp_path / "images" / "embeddings")
+        for digest, row in zip(part.digest, part.features.tolist(), strict=True)
+    }
+    rows = seen.images[seen.images.problem == ""]
+    vectors = [feature[digest] for digest in rows.digest]
+    table = pa.table({"id": rows.path.tolist(), "vector": vectors, "label": rows.label.tolist()})
+    pq.write_table(table, tmp_path / "rows.parquet")
+    given = ("discover", "--features", tmp_path / "rows.parquet", "--out", tmp_path / "rows")
+    assert holotype(*given, *words).code == 0
+    found = Discovery.load(tmp_path / "rows")
+    assert (found.facts.k, found.count["best"]) == (seen.facts.k, seen.count["best"])
+    placed = {
+        path.rpartition("#")[2]: one
+        for path, one in zip(found.images.path, found.images.category_id, strict=True)
+    }
+    assert placed == dict(zip(rows.path, rows.category_id, strict=True))

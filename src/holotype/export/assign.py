@@ -265,9 +265,7 @@ def assign_images(
     if copy_to is not None:
         check_replaceable(copy_to, overwrite)
     model = load_corrected(run, load_model(run, device))
-    paths, vectors = _new_rows(model, images, **source)
-    if copy_to is not None and vectors is not None and not any(map(os.path.isfile, paths)):
-        raise InputError(f"--copy-to is for images, and the rows of {images} have none; leave it out.")
+    paths, vectors = _new_rows(model, images, copy_to, **source)
     result, targets = AssignResult(out), list[TargetFile]()
 
     def frames() -> Iterator[pd.DataFrame]:
@@ -294,14 +292,17 @@ def assign_images(
 
 
 def _new_rows(
-    model: CorrectedModel, images: Path | str, **source: Any
+    model: CorrectedModel, images: Path | str, copy_to: Path | None, **source: Any
 ) -> tuple[list[str], np.ndarray | None]:
     """Return the paths of new images, and their vectors where the run was made of such."""
     dim = vector_dim(model.trained.backbone.name)
     if dim is None:
         return list(image_stream(images, **source).each), None
     table = read_vectors(Path(images), dim)
-    return [str(path) for path in table.path], table.features
+    paths = [str(path) for path in table.path]
+    if copy_to is not None and not any(map(os.path.isfile, paths)):
+        raise InputError(f"--copy-to is for images, and the rows of {images} have none; leave it out.")
+    return paths, table.features
 
 
 def _opened_frame(
