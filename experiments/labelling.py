@@ -1,9 +1,12 @@
 """A played annotator: how right is a discovery after some answers, asked by the studio, by the queue, or at random?
 
     python experiments/labelling.py full0 part1 part3 --seeds 0 1 2
+    python experiments/labelling.py 3-1 4-1 --root DATA --out experiments/results/labelling.jsonl#vectors
 
-The discovery is trained once. The annotator answers from the hidden truth, EACH questions at a time; then the studio
-learns (studio/learn.py) and places every other image anew. Who asks:
+full0 and part1 are collections of harness.py; 3-1 is number 3 of half 1 of defaults.py, of CUB, Cars or the CIFAR-100
+sample, discovered as `holotype discover --features` does it: counted, with nine trainings on the features of the
+embedded backbone. The discovery is trained once. The annotator answers from the hidden truth, EACH questions at a time;
+then the studio learns (studio/learn.py) and places every other image anew. Who asks:
 
 studio     of each new category, are its six most typical and six oddest images one thing? Yes labels all of them, else
            the six alone where these are one thing; then as the queue
@@ -14,21 +17,24 @@ A question is one answer. The first label in a new category gives it its name; o
 another. `all`: share of the images without a label that are right, answered ones included; `untouched`: the same over
 the images that nobody was asked about in any order.
 
-Prints a table and writes the line `embedded` of experiments/results/labelling.jsonl.
+Prints a table and writes a line of experiments/results/labelling.jsonl, `embedded` by default.
 """
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
+import counting
+import defaults
 from harness import (
-    DEMO_STEPS,
     RESULTS,
     Case,
     Found,
@@ -40,16 +46,50 @@ from harness import (
     script_parser,
     write_record,
 )
+from holotype.config.schema import DiscoverConfig
+from holotype.data.datasets.registry import load_benchmark
 from holotype.data.table import Table
+from holotype.discovery.pipeline import discover_table
+from holotype.errors import InputError
 from holotype.results.calibration import calibrate
-from holotype.results.discovery import Category, Discovery
+from holotype.results.discovery import Category, Discovery, read_features
 from holotype.results.review_queue import questions
 from holotype.studio.learn import joined_features, place
 
 ORDERS, SCORES = ("studio", "queue", "random"), ("all", "untouched")
 MARKS, GOAL = (30, 60, 120), 0.9
+NUMBERED, STEPS = re.compile(r"(\d+)-([01])"), 250
 CORE = 6
 """Most typical images of a category in a question about it, and oddest ones."""
+
+
+def find(word: str, root: Path | None, work: Path) -> Found:
+    """The discovery of a collection, trained where it was not before."""
+    named = NUMBERED.fullmatch(word)
+    if named is None:
+        return discovered(find_case(word, work), work)
+    if root is None:
+        raise InputError(
+            f"{word} needs the folder of CUB, Cars and the CIFAR-100 sample; give it with --root."
+        )
+    half = int(named[2])
+    spec = defaults.specs("embedded", half)[int(named[1])]
+    frozen = counting.load(spec.dataset, str(root), "embedded", work / "features")[0]
+    row = {path: i for i, path in enumerate(load_benchmark(spec.dataset, root).train.path)}
+    table = defaults.draw(spec, half, root)
+    truth, embedded = np.asarray(table.truth, dtype=object), frozen[[row[path] for path in table.path]]
+    table = replace(table, truth=None, features=embedded)
+    config = DiscoverConfig(backbone="auto", device="cpu", steps=STEPS, seed=0)
+    folder = work / "vectors" / word
+    result = discover_table(table, config, folder, progress=False)
+    assert result.images["path"].tolist() == [str(path) for path in table.path]
+    novel = [category.id for category in result.categories if category.kind == "novel"]
+    index = {id: i for i, id in enumerate([*table.known, *novel])}
+    category = np.array([index[id] for id in result.images["category_id"]])
+    features = read_features(folder, len(table))
+    assert features is not None
+    case, score = Case(word, table, truth, "auto", 0), result.images["known_score"].to_numpy(float)
+    return Found(case, len(index), category, score, np.asarray(features, np.float32), embedded)
 
 
 @dataclass
@@ -238,7 +278,8 @@ def summarise(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
 @one_sentence
 def main(words: Sequence[str] | None = None) -> int:
     parser = script_parser(__doc__, work="runs/samples", out=RESULTS / "labelling.jsonl#embedded")
-    parser.add_argument("case", nargs="+", help="full0, full1, ... or part0, part1, ...")
+    parser.add_argument("case", nargs="+", help="full0, ..., part0, ..., or 0-0, 0-1, ...")
+    parser.add_argument("--root", type=Path, help="folder of CUB, Cars and the CIFAR-100 sample")
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2], help="of the random order")
     parser.add_argument("--answers", type=int, default=MARKS[-1])
     parser.add_argument(
@@ -247,13 +288,13 @@ def main(words: Sequence[str] | None = None) -> int:
     given = parser.parse_args(words)
     every: list[dict[str, Any]] = []
     for word in given.case:
-        found = discovered(find_case(word, given.work), given.work)
+        found = find(word, given.root, given.work)
         for seed in given.seeds:
             every += play(found, seed, given.answers, given.each)
         tell(word, [row for row in every if row["case"] == word])
     tell("all", every)
     content = {"seeds": given.seeds, "needed": finite(summarise(every)), "rows": every}
-    made = run_facts("experiments/labelling.py", words, backbone="embedded", steps=DEMO_STEPS)
+    made = run_facts("experiments/labelling.py", words, backbone="embedded")
     write_record(given.out, made | content)
     return 0
 

@@ -15,7 +15,7 @@ LOADED = """async () => {
   return seen.every(({ style }) => style.backgroundImage);
 }"""
 """Have the thumbnails come that are visible?"""
-JOB_MS = 600_000
+JOB_MS = 400_000
 """The longest that a job may take on a machine that others share."""
 
 
