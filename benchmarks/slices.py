@@ -33,7 +33,14 @@ import numpy as np
 
 from holotype.data.paths import Paths
 from holotype.embeddings.executor import Executor, run_shards
-from holotype.embeddings.shards import ShardFolder, ShardRequest, part_file, prepare_shards, read_shard_paths
+from holotype.embeddings.shards import (
+    ShardFolder,
+    ShardRequest,
+    existing_parts,
+    part_file,
+    prepare_shards,
+    read_shard_paths,
+)
 from holotype.utils.atomic import write_bytes
 
 CONTENT = bytes(1000)
@@ -90,7 +97,7 @@ def simulate(slices: int, engine: str, actors: int, synced: bool, folder: Path) 
     assert failed == {}, failed
     told |= {"run_s": round(seconds, 1), "slices_per_s": round(slices / seconds)}
     start = time.perf_counter()
-    assert sum(1 for _ in planned.numbers()) == slices
+    assert len(existing_parts(folder)) == slices
     told["listing_s"] = round(time.perf_counter() - start, 2)
     return told | {"peak_MB": peak()}
 
@@ -131,13 +138,13 @@ def embed_noise(source: Path, folder: Path) -> dict[str, object]:
     from holotype.data.load import stream_paths
     from holotype.embeddings import store
 
-    def noise(paths: list[str], encoder: object, size: int, batches: list[np.ndarray], found: Any) -> Any:
+    def noise(paths: Any, encoder: object, size: int, batches: Any, found: Any, **settings: Any) -> Any:
         for rows in batches:
             found.features[rows] = np.random.default_rng(0).standard_normal((len(rows), DIM))
             yield rows, True
 
     class Noise(store.EmbedShard):
-        def network(self, digest: str) -> Any:
+        def network(self, digest: str, images: int) -> Any:
             return None
 
     store.encode_rows = noise  # type: ignore[assignment]
@@ -150,18 +157,18 @@ def embed_noise(source: Path, folder: Path) -> dict[str, object]:
 def assign_noise(run: Path, source: Path, folder: Path) -> dict[str, object]:
     """`holotype assign` in slices, with noise in the network's place; run: a trained one."""
     from holotype.data.load import stream_paths
-    from holotype.export.assign import assign_job, assign_request
+    from holotype.export.assign import _load_once, assign_job, assign_request
     from holotype.runs.model_io import ModelReader
 
     job = assign_job(run, folder, "cpu")
-    trained = job.model().trained
+    trained = _load_once(job.run, job.device)[0].trained  # which the job finds there
 
-    def read(paths: list[str]) -> ModelReader:
+    def stream(paths: list[str], progress: bool = False) -> Iterator[ModelReader]:
         features = np.random.default_rng(0).standard_normal((len(paths), trained.backbone.dim))
         nothing = np.full(len(paths), "", dtype=object)
-        return ModelReader(features.astype(np.float32), nothing, nothing)
+        yield ModelReader(features.astype(np.float32), nothing, nothing)
 
-    trained._read = read  # type: ignore[method-assign]  # the one place where images go through the network
+    trained.stream = stream  # type: ignore[method-assign]  # the one place where images go through the network
     wanted = assign_request(job, str(source), lambda: stream_paths(source), EACH)
     return through(lambda: prepare_shards(folder, wanted), lambda planned: job)
 
