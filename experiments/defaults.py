@@ -34,6 +34,7 @@ import sys
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -75,6 +76,7 @@ SETTINGS = {
     "one": (0,),
 }
 """Which trainings take part; RPC and UNO+ take turns."""
+NORMAL = "normal"
 BLANK = 6
 """Collections that are discovered without labels."""
 REJECTED = 0.1
@@ -191,7 +193,14 @@ def scores(table: Table, y: np.ndarray, category: np.ndarray, known_first: bool 
 
 
 def discover(
-    spec: Spec, half: int, root: Path, backbone: str, device: str, seed: int, work: Path
+    spec: Spec,
+    half: int,
+    root: Path,
+    backbone: str,
+    device: str,
+    seed: int,
+    work: Path,
+    effort: str = NORMAL,
 ) -> dict[str, Any]:
     """Discover a collection as it comes; one row of the record."""
     table, started = draw(spec, half, root), time.monotonic()
@@ -209,7 +218,7 @@ def discover(
         seen.append(words[-1])
         return place(*words)
 
-    config = DiscoverConfig(backbone=backbone, device=device, seed=100 * seed)
+    config = DiscoverConfig(backbone=backbone, device=device, seed=100 * seed, effort=effort)
     folder, bare = work / f"{spec.name}-{half}-{seed}", dataclasses.replace(table, truth=None)
     training_plan.train_side_by_side, round_runner.train_ensemble = train_side_by_side, train_ensemble
     try:
@@ -224,6 +233,7 @@ def discover(
     return {
         "half": half,
         "seed": seed,
+        "effort": effort,
         **dataclasses.asdict(spec),
         "images": len(table),
         "labelled": int(table.labelled.sum()),
@@ -386,6 +396,7 @@ def main(words: Sequence[str] | None = None) -> int:
     parser.add_argument("--small", help="weights of ViT-S/14; without them the embedded backbone alone")
     parser.add_argument("--only", nargs="+", help="names of collections, such as embedded0")
     parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--effort", default=NORMAL, help="as in holotype discover; in a record of its own")
     parser.add_argument("--blank", action="store_true", help="take all labels away")
     parser.add_argument("--out", type=Path, default=Path("experiments/results/defaults.jsonl"))
     parser.add_argument(
@@ -401,7 +412,11 @@ def main(words: Sequence[str] | None = None) -> int:
         given.out.parent.mkdir(parents=True, exist_ok=True)
         networks = {"embedded": "embedded"} | ({"small": given.small} if given.small else {})
         chosen = [s for kind in networks for s in specs(kind, given.half)]
-        chosen, one = (chosen[:BLANK], discover_blank) if given.blank else (chosen, discover)
+        chosen, one = (
+            (chosen[:BLANK], discover_blank)
+            if given.blank
+            else (chosen, partial(discover, effort=given.effort))
+        )
         for seed in range(given.seeds):
             for spec in chosen:
                 if (given.only and spec.name not in given.only) or (spec.name, given.half, seed) in there:
