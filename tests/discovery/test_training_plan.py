@@ -144,7 +144,13 @@ def test_a_later_round_has_as_many_unless_the_settings_differ(run: Path, small, 
     """The first round had one training, and the collection has grown since."""
     assert read_round_config(run / "rounds" / "1").seeds == [0]
     assert choose_seeds(run, small(seeds=4, seed=2), 1_000) == [2, 3, 4, 5]
-    for settings, n in (({}, 1), ({"steps": 20, "seed": 3}, 1), ({"method": "rpc"}, 4), ({"sample": 500}, 4)):
+    for settings, n in (
+        ({}, 1),
+        ({"seed": 3}, 1),
+        ({"steps": 20}, 4),
+        ({"method": "rpc"}, 4),
+        ({"sample": 500}, 4),
+    ):
         assert len(choose_seeds(run, small(**settings), 1_000)) == n
     for module in ("plan", "training_plan"):
         monkeypatch.setattr(f"holotype.discovery.{module}.pick_device", lambda _: "cuda")
@@ -161,7 +167,7 @@ def test_the_pace_of_the_machine_does_not_decide(
     table, run = load_table(squares_folder / "squares.csv"), tmp_path / "run"
     assert discover_table(table, small(steps=2), run, progress=False).facts.trainings == (0, 1)
     for text in (caplog.text, (run / "report" / "data.js").read_text(encoding="utf-8")):
-        assert "2 trainings vote; --seeds changes it." in text
+        assert "2 trainings vote; --effort changes it." in text
 
 
 # -- several trainings of a round

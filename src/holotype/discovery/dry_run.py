@@ -295,13 +295,14 @@ def estimate_time(
     shared, steps = training_seconds(len(table), config, pace, device)
     rehearsed = trainings > 1 and hide_labels(table, config.seed) is not None
     training = shared + (trainings + rehearsed) * steps
+    votes = f" {votes_in_words(trainings)}" if trainings > 1 else ""
     several = f"{trainings} trainings" if trainings > 1 else "training"
     where = f"Time on this {'CPU' if device == 'cpu' else 'GPU'}, roughly: {format_duration(embedding + training)}"
     if table.features is not None:
-        return f"{where} ({several}). {votes_in_words(trainings)}"
+        return f"{where} ({several}).{votes}"
     return (
         f"{where} (embedding {format_duration(embedding)}, {several} {format_duration(training)}), with the network "
-        f"{backbone.name} at {backbone.image_size} pixels. {votes_in_words(trainings)}"
+        f"{backbone.name} at {backbone.image_size} pixels.{votes}"
     )
 
 

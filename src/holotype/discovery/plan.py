@@ -125,7 +125,7 @@ def stated_groups(table: Table, images: Collection) -> str:
     return hashlib.sha256(repr(groups).encode()).hexdigest()[:16] if groups else ""
 
 
-SAME = ("seeds", "method", "sample")
+SAME = ("seeds", "steps", "method", "sample")
 """Settings with which a later round has as many trainings as the one before it, if the device is the same too."""
 
 

@@ -260,7 +260,7 @@ def train_round(
         turns = f", {methods_phrase(methods)}" if len(methods) > 1 else ""
         log.info(
             f"{len(seeds)} trainings with the seeds {seeds[0]} to {seeds[-1]}{turns}, side by side; images are placed "
-            "where they agree (--seeds changes how many)."
+            "where they agree (--effort changes how many)."
         )
     experiments = [make_experiment(round, sample, k, method) for method in methods]
     shelf = ResourceCache(data=data, backbone=backbone, decoded=round.decoded, by_content=True)

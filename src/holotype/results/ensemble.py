@@ -268,7 +268,7 @@ STABLE_SHARE = 0.5
 """Share of the trainings in which a category must be found to be one that comes back."""
 MAX_CATEGORIES_NAMED = 6
 """Categories that a sentence names."""
-ONE = "One training; --seeds changes it."
+ONE = "One training."
 
 
 def stability_text(category: Category, trainings: int) -> str:
@@ -293,7 +293,7 @@ def methods_phrase(methods: Sequence[str]) -> str:
 
 def votes_in_words(trainings: int) -> str:
     """How many trainings vote on where the images lie, and what changes that."""
-    return f"{trainings} trainings vote; --seeds changes it." if trainings > 1 else ONE
+    return f"{trainings} trainings vote; --effort changes it." if trainings > 1 else ONE
 
 
 def stability_summary(found: Discovery) -> list[str]:
@@ -301,7 +301,7 @@ def stability_summary(found: Discovery) -> list[str]:
     facts = found.facts
     n = len(facts.trainings)
     if n < 2:
-        return [ONE, *([facts.blend] if facts.blend else [])] if facts.round else []
+        return [ONE, *([facts.blend] if facts.blend else [])] if facts.round and facts.steps else []
     novel = [c for c in found.categories if c.kind == "novel" and math.isfinite(c.together)]
     faint = sorted((c for c in novel if not is_stable(c, n)), key=lambda c: (c.comes_back, c.id))
     best = facts.agreement[facts.trainings.index(facts.seed)] if facts.seed in facts.trainings else math.nan
