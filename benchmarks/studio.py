@@ -98,12 +98,13 @@ def opened(run: Path, view: str) -> Iterator[Any]:
 
 
 def start(run: Path) -> str:
-    from studio.client import Client
+    from studio import client
 
+    client.TIMEOUT = 600.0
     began = time.monotonic()
     with served(run) as (server, link):
         seconds = time.monotonic() - began
-        page = Client(link).enter()
+        page = client.Client(link).enter()
         answered = time.monotonic() - began
         page.get("/data.js")  # waits until the page is built
         pages = int(Path(f"/proc/{server.pid}/statm").read_text().split()[1])
