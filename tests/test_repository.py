@@ -30,7 +30,7 @@ LARGE = {SAMPLE, WEIGHTS}  # files that may exceed MAX_BYTES
 MAX_BYTES = 300_000
 SCREENS = {
     *("docs/report-light.png", "docs/report-phone.png", "docs/studio.png"),
-    *("docs/studio-start.png", "docs/studio-rounds.png", "docs/studio-phone.png"),
+    *("docs/studio-start.png", "docs/studio-phone.png"),
 }
 """The report and the studio of the demo, which shows the embedded sample."""
 IMAGES = {SAMPLE, *SCREENS}
