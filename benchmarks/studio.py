@@ -98,18 +98,22 @@ def opened(run: Path, view: str) -> Iterator[Any]:
 
 
 def start(run: Path) -> str:
-    from studio.client import Client
+    from studio import client
 
+    client.TIMEOUT = 600.0
     began = time.monotonic()
     with served(run) as (server, link):
         seconds = time.monotonic() - began
-        page = Client(link).enter()
+        words = Path(f"/proc/{server.pid}/stat").read_text().rpartition(")")[2].split()
+        busy = (int(words[11]) + int(words[12])) / os.sysconf("SC_CLK_TCK")
+        page = client.Client(link).enter()
         answered = time.monotonic() - began
         page.get("/data.js")  # waits until the page is built
         pages = int(Path(f"/proc/{server.pid}/statm").read_text().split()[1])
         torch = "/torch/" in Path(f"/proc/{server.pid}/maps").read_text()
     size = pages * os.sysconf("SC_PAGE_SIZE") / 1e6
-    return f"link after {seconds:.2f} s, answer after {answered:.2f} s, {size:.0f} MB, torch loaded: {torch}"
+    told = f"link after {seconds:.2f} s ({busy:.2f} s of a core), answer after {answered:.2f} s"
+    return f"{told}, {size:.0f} MB, torch loaded: {torch}"
 
 
 def learn(images: int) -> str:

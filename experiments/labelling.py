@@ -193,23 +193,26 @@ class Play:
             self.k += 1
 
 
-def play(found: Found, seed: int, answers: int, each: int) -> list[dict[str, Any]]:
-    """All orders on one discovery: a row for each number of answers."""
-    plays = {order: Play(found, order, seed) for order in ORDERS}
-    steps = {order: one.steps(answers, each) for order, one in plays.items()}
-    touched = np.zeros(len(found.case.table), dtype=bool)
-    for one in plays.values():
-        touched[one.asked] = True
+def play(found: Found, seeds: Sequence[int], answers: int, each: int) -> list[dict[str, Any]]:
+    """All orders on one discovery: a row for each seed and number of answers; a seed decides the random order alone."""
+    fixed = [Play(found, order, 0) for order in ORDERS if order != "random"]
+    asked = [(one, one.steps(answers, each)) for one in fixed]
     rows = []
-    for order, done in steps.items():
-        for step in done:
-            rows.append(
-                {"case": found.case.name, "seed": seed, "order": order, "answers": step.answers}
-                | {
-                    "all": share(found.case, step.category),
-                    "untouched": share(found.case, step.category, touched),
-                }
-            )
+    for seed in seeds:
+        random = Play(found, "random", seed)
+        done = [*asked, (random, random.steps(answers, each))]
+        touched = np.zeros(len(found.case.table), dtype=bool)
+        for one, _ in done:
+            touched[one.asked] = True
+        for one, steps in done:
+            for step in steps:
+                rows.append(
+                    {"case": found.case.name, "seed": seed, "order": one.order, "answers": step.answers}
+                    | {
+                        "all": share(found.case, step.category),
+                        "untouched": share(found.case, step.category, touched),
+                    }
+                )
     return rows
 
 
@@ -288,14 +291,12 @@ def main(words: Sequence[str] | None = None) -> int:
     given = parser.parse_args(words)
     every: list[dict[str, Any]] = []
     for word in given.case:
-        found = find(word, given.root, given.work)
-        for seed in given.seeds:
-            every += play(found, seed, given.answers, given.each)
+        every += play(find(word, given.root, given.work), given.seeds, given.answers, given.each)
         tell(word, [row for row in every if row["case"] == word])
+        content = {"seeds": given.seeds, "needed": finite(summarise(every)), "rows": every}
+        made = run_facts("experiments/labelling.py", words, backbone="embedded")
+        write_record(given.out, made | content)  # after each: what a stop leaves is a record of those before
     tell("all", every)
-    content = {"seeds": given.seeds, "needed": finite(summarise(every)), "rows": every}
-    made = run_facts("experiments/labelling.py", words, backbone="embedded")
-    write_record(given.out, made | content)
     return 0
 
 

@@ -28,7 +28,10 @@ SAMPLE = "src/holotype/data/sample/fashion_mnist_1000.npz"
 WEIGHTS = "src/holotype/models/weights/vit_tiny_patch16_128.safetensors"
 LARGE = {SAMPLE, WEIGHTS}  # files that may exceed MAX_BYTES
 MAX_BYTES = 300_000
-SCREENS = {"docs/report-light.png", "docs/report-phone.png", "docs/studio.png"}
+SCREENS = {
+    *("docs/report-light.png", "docs/report-phone.png", "docs/studio.png"),
+    *("docs/studio-start.png", "docs/studio-phone.png"),
+}
 """The report and the studio of the demo, which shows the embedded sample."""
 IMAGES = {SAMPLE, *SCREENS}
 """Files that may hold pictures. Pictures of other data sets have terms of their own: none is shipped."""

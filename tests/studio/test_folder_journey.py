@@ -28,6 +28,12 @@ from tests.conftest import draw_squares
 PUBLISHED_HEADS = True  # children read what is trained here
 ANSWERS = 30
 PICTURES = os.environ.get("HOLOTYPE_PICTURES", "")
+NAMES = {
+    ("wide", "start"): "studio-start",
+    ("small", "start"): "studio-phone",
+    ("wide", "question"): "studio",
+}
+"""Of the pictures."""
 SCREENS = {
     "wide": {"viewport": {"width": 1280, "height": 900}, "color_scheme": "light"},
     "small": {"viewport": {"width": 390, "height": 844}, "color_scheme": "dark", "has_touch": True},
@@ -129,7 +135,12 @@ def test_from_a_folder_to_sorted_folders(
         draw_photos(photos)
     monkeypatch.setattr(app, "first_settings", lambda *asked: (*first_settings(*asked), *flags))
     run.mkdir()
-    own, folder = window(**SCREENS[screen]), Path(PICTURES or tmp_path)
+    own = window(**SCREENS[screen])
+
+    def picture(view: str) -> None:
+        if name := NAMES.get((screen, view)):
+            own.picture(Path(PICTURES or tmp_path), name)
+
     with serving(JobContext(run, str(photos))) as server:
         tab = own.open(server.link)
         assert tab.inner_text("h1") == f"{images:,} images in photos"
@@ -137,13 +148,13 @@ def test_from_a_folder_to_sorted_folders(
         check_width(own, "start")
         tab.fill("input[type=number]", str(k))
         tab.wait_for_selector(".findings", timeout=JOB_MS)
-        own.picture(folder, f"{screen}-start")
+        picture("start")
         tab.click("text=Start >> nth=-1")
         tab.wait_for_selector("main.overview", timeout=JOB_MS)
         tab.wait_for_selector("body[data-ready]")
         check_width(own, *VIEWS)
         own.view("questions")
-        own.picture(folder, f"{screen}-question")
+        picture("question")
         for turn in range(ANSWERS):
             answer(tab, turn)
         tab.wait_for_selector(SAVED)
@@ -159,8 +170,6 @@ def test_from_a_folder_to_sorted_folders(
         tab.click("#notices >> text=Look at it")
         tab.wait_for_selector("text=What round 2 has changed")
         tab.wait_for_selector("body[data-ready]")
-        tab.evaluate("() => document.querySelector('.move').scrollIntoView({ block: 'center' })")
-        own.picture(folder, f"{screen}-rounds")
         tab.click("text=Write folders")
         finished(tab, "Write folders")
         own.context.close()  # before the server: it would complain

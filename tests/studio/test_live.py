@@ -166,6 +166,19 @@ def test_a_folder_that_vanishes_is_said_and_comes_back(window: Client, run: Path
     assert window.post("/api/edits", {"edits": [item(1)]}).json()["saved"] == ["id-1"]
 
 
+def test_images_that_vanish_are_said_and_edits_go_on(run: Path, tmp_path: Path, serve) -> None:
+    (tmp_path / "photos").mkdir()
+    window = Client(serve(run, context={"images": str(tmp_path / "photos")}).link).enter()
+    with window.events() as events:
+        told = problems(events)
+        assert next(told) == ""
+        os.rename(tmp_path / "photos", tmp_path / "elsewhere")
+        assert f"{tmp_path / 'photos'} are gone" in next(told)
+        assert window.post("/api/edits", {"edits": [item(1)]}).json()["saved"] == ["id-1"]
+        os.rename(tmp_path / "elsewhere", tmp_path / "photos")
+        assert next(told) == ""
+
+
 def test_a_disk_that_is_full_is_said_and_the_edit_can_be_sent_again(
     window: Client, run: Path, monkeypatch
 ) -> None:

@@ -44,7 +44,7 @@ class Window:
     def picture(self, folder: Path, name: str) -> None:
         """Write what is visible, once the thumbnails are there, for docs/studio.md."""
         self.tab.wait_for_function(LOADED)
-        self.tab.screenshot(path=folder / f"studio-{name}.png")
+        self.tab.screenshot(path=folder / f"{name}.png")
 
     def focus(self, position: int) -> None:
         self.tab.evaluate(

@@ -76,7 +76,9 @@ function indexOf(images) {
   const keyAt = new Map(paths.map((path, i) => [path, keys[i]]));
   const rows = new Map(); // key -> its images: copies share one
   keys.forEach((key, i) => rows.get(key)?.push(i) ?? rows.set(key, [i]));
-  indices.set(images, { paths, keys, keyAt, rows });
+  const typical = images.typicality; // the most typical first
+  const order = keys.map((_, i) => i).sort((a, b) => (typical[b] ?? -1) - (typical[a] ?? -1) || a - b);
+  indices.set(images, { paths, keys, keyAt, rows, order });
   return indices.get(images);
 }
 
@@ -86,8 +88,7 @@ class CannotApply extends Error {}
 class Standing {
   constructor(discovery) {
     const { images } = discovery;
-    Object.assign(this, indexOf(images)); // paths, keys, keyAt, rows
-    this.typicality = images.typicality;
+    Object.assign(this, indexOf(images)); // paths, keys, keyAt, rows, order
     this.labelled = images.label; // below 0 = it came without a label
     this.category = Int32Array.from(images.category); // index in categories; -1 = in none
     this.doubtful = Uint8Array.from(images.doubtful);
@@ -260,10 +261,9 @@ class Standing {
   finish() {
     this.callAnew();
     this.members = this.categories.map(() => []);
-    this.category.forEach((c, i) => c >= 0 && this.members[c].push(i));
+    this.order.forEach((i) => this.category[i] >= 0 && this.members[this.category[i]].push(i));
     this.categories.forEach((category, c) => {
       const mine = (i) => this.category[i] === c;
-      this.members[c].sort((a, b) => (this.typicality[b] ?? -1) - (this.typicality[a] ?? -1) || a - b);
       category.exemplars = category.exemplars.filter(mine);
       if (!category.exemplars.length) category.exemplars = this.members[c].slice(0, MOST_EXEMPLARS);
       category.borderline = category.borderline.filter(mine);

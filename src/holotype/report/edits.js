@@ -28,9 +28,9 @@ function rebuild() {
   now = applyEdits(data, edits, studio?.placement());
 }
 
-function changed() {
+function changed(rebuilt = false) {
   (studio?.store ?? storeEdits)();
-  rebuild();
+  if (!rebuilt) rebuild();
   listeners.forEach((listener) => listener());
 }
 
@@ -46,7 +46,7 @@ function addEdits(list, message) {
   edits = edits.filter((edit, at) => at < before || !problems[at]);
   if (problem) toast(problem);
   else if (message) toast(message, undo);
-  changed();
+  changed(!problem);
   return !problem;
 }
 

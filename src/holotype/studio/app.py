@@ -190,6 +190,8 @@ class Studio:
         free = shutil.disk_usage(folder).free
         if free < LEAST_FREE and not self.run.read_only:
             raise InputError(f"The disk of {folder} is full ({free >> 20} MB are free); make some room.")
+        if (images := self.jobs.context.images) and not Path(images).exists():
+            raise InputError(f"The images {images} are gone; bring them back, and pictures and rounds go on.")
 
     def placement(self) -> dict[str, Any] | None:
         return asdict(self.run.placement) if self.run.placement else None

@@ -55,8 +55,6 @@ BLOCK = 8_192
 """Rows of features that are compared at once."""
 
 log = logging.getLogger(__name__)
-
-
 Signature = tuple[int, int, int]
 
 
