@@ -226,14 +226,14 @@ def join(out: Path, found: dict[str, Any]) -> dict[str, Any]:
 
 
 def methods_line(rows: Sequence[Record]) -> str:
-    """Methods on cached views, or stages on images, of one pipeline; another one is named beside its figures."""
+    """Methods on cached views, or stages on images, of one pipeline; another one is named beside its figure."""
     first, key = pipeline(rows[0]), "device_bytes" if "device_bytes" in rows[0] else "host_bytes"
     cells = []
     for row in rows:
         name = f"{method(row)}, {row['stage']}" if "stage" in row else method(row)
-        other = "" if pipeline(row) == first else f", {pipeline(row)}"
-        cells.append(f"{name} {short(row['ms'])} ({size(row[key])}{other})")
-    return f"- {first}, ms a step (memory): {'; '.join(cells)}"
+        cells.append(f"{name} {short(row['ms'])}" + ("" if pipeline(row) == first else f" ({pipeline(row)})"))
+    least, most = (size(of(row[key] for row in rows)) for of in (min, max))
+    return f"- {first}, ms a step: {'; '.join(cells)}; {least} to {most}"
 
 
 def clustering_line(row: Record) -> str:
@@ -330,7 +330,7 @@ def conditions(record: Record) -> str:
 def steps_table(rows: Sequence[Record], costs: Record) -> str:
     """A row for each pipeline; the figures of its methods stand beside each other."""
     found = {(row["method"], row["arithmetic"]): row for row in rows if row["pipeline"] == REFERENCE}
-    kinds = list(dict.fromkeys(arithmetic for _, arithmetic in found))
+    kinds = list(dict.fromkeys(arithmetic for _, arithmetic in found))[-1:]  # the fastest
     on_gpu = any("device_bytes" in row for row in rows)
     names = "/".join(dict.fromkeys(method(row) for row in rows))
     head = [names, "ms a step", *(f"times {kind}" for kind in kinds)]

@@ -124,8 +124,6 @@ def test_broken_files_become_problems(tmp_path: Path) -> None:
             assert (len(store), store.nbytes, all(store.problem)) == (len(none), 0, True)
     with pytest.raises(InputError, match="crop size"):
         decode([], 0)
-    with pytest.raises(InputError, match="workers"):
-        decode([], workers=0)
 
 
 def test_any_failure_of_one_image_is_its_problem(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

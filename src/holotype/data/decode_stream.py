@@ -16,7 +16,6 @@ import numpy as np
 from PIL import Image
 
 from holotype.data.decode import DECODE_BUDGET, Box, ImageProblem, open_image
-from holotype.errors import InputError
 from holotype.utils.device import cpu_count, thread_map
 
 LONGEST_SIDE_RATIO = 4
@@ -113,8 +112,6 @@ def decode_in_order(
 
     workers: threads, by default one a processor. draft: as of decode_one. decoded: images that are read already.
     """
-    if workers is not None and workers < 1:
-        raise InputError(f"{workers} decoding workers cannot work; give at least 1.")
 
     def find_or_decode(path: str) -> Decoded:
         return (decoded.take(path, short) if decoded else None) or decode_one(path, short, draft)

@@ -28,7 +28,7 @@ from holotype.data.readers.folder import scan_folder
 from holotype.data.table import Table
 from holotype.errors import InputError
 from holotype.utils.serialization import TABLE_MARK, write_parquet
-from holotype.utils.text import nfc, plural, suggest_path
+from holotype.utils.text import nfc, plural
 
 SAMPLE_KIND = "sample"
 
@@ -260,21 +260,16 @@ def _unique_rows(listed: LabelFile, found: Sequence[str | None]) -> list[int]:
     return [same[0] for same in rows_of.values()]
 
 
-def read_csv_table(
-    file: Path, root: Path | None = None, *, skip_missing: bool = False, whole: bool = False
-) -> Table:
+def read_csv_table(file: Path, *, skip_missing: bool = False, whole: bool = False) -> Table:
     """Rows of a CSV, TSV or Parquet file with the columns `path` (or `file_name`) and `label`.
 
     An empty label means unlabelled; a file with a path column only is unlabelled throughout. A column `truth` is kept
     for scoring, one `group` for bursts, and one `box` makes parts of pictures the images. Relative paths start at
-    `root`, or at the file's own folder; those of another machine are seen through (paths.py). The apostrophe that
-    keeps a label in a CSV file from being a formula is dropped; nothing else is interpreted: "NA" and "001" are names.
+    the file's own folder; those of another machine are seen through (paths.py). The apostrophe that keeps a label in
+    a CSV file from being a formula is dropped; nothing else is interpreted: "NA" and "001" are names.
     skip_missing: rows without an image are left out. whole: where there are boxes, pictures without one stay.
     """
-    file = Path(file)
-    if root is not None and not Path(root).is_dir():
-        raise InputError(f"The folder {root} does not exist{suggest_path(root)}; check its name.")
-    base = Path(os.path.abspath(file.parent if root is None else root))
+    base = Path(os.path.abspath(file.parent))
 
     def others() -> list[str]:
         return sorted(str(path) for path in scan_folder(base).images)
