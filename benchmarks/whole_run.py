@@ -16,6 +16,7 @@ between      what lies between before and now, added one after the other
 reference    a step in the style of released code
 start        from the command to the first step, on the embedded sample, with the token cache of an earlier run
 photographs  reading photographs of 12 million pixels, whole and smaller
+forecast     what `holotype discover` says before it begins, and what it then takes
 
 Photographs and weights are made. The file is written after every row, and printed at the end as one line of JSON.
 """
@@ -42,9 +43,15 @@ import torch
 from PIL import Image
 from safetensors.torch import save_file
 
+from holotype.config.schema import DiscoverConfig
+from holotype.data.datasets.registry import load_benchmark
 from holotype.data.decode import open_image
 from holotype.data.decode_stream import DRAFT, decode_in_order, decode_one
 from holotype.data.image_store import CROP_FRACTION, ImageStore
+from holotype.discovery.dry_run import estimate_seconds
+from holotype.discovery.pipeline import discover_table
+from holotype.discovery.training_plan import default_trainings
+from holotype.models.backbone import load_backbone
 from holotype.models.weights_io import TEST_BACKBONES
 from holotype.training import step as step_module
 from holotype.training.encoder import Encoder
@@ -100,6 +107,9 @@ SAMPLE = ("train", "simgcd", "fashion-sample", "--no-progress", "--device=cpu")
 STARTS = 5
 LARGE, SIDES = 12, (4000, 3000)
 """Different photographs of these sides, each of which is read several times."""
+
+
+EFFORT_NAMES = ("quick", "normal")
 
 
 @dataclass(frozen=True)
@@ -345,6 +355,27 @@ def first_step(bench: Bench, sizes: Sizes) -> Iterator[dict[str, Any]]:
             yield {"kind": "warm" if number else "cold", "seconds": elapsed, "processor_seconds": busy}
 
 
+def forecast(bench: Bench, sizes: Sizes) -> Iterator[dict[str, Any]]:
+    """Seconds of embedding and training as they were forecast and as they were, and how many times as many."""
+    table = load_benchmark("fashion-sample").train
+    label = np.where(np.arange(len(table)) % 4 == 0, table.label, "")
+    known = tuple(sorted({*label} - {""})[:5])
+    table = replace(
+        table, label=np.where(np.isin(label, known), label, "").astype(object), known=known, truth=None
+    )
+    for effort in EFFORT_NAMES:
+        config = DiscoverConfig(backbone="embedded", device=bench.world.device.type, k="10", effort=effort)
+        wanted = sum(
+            estimate_seconds(
+                table, config, load_backbone(config.network), default_trainings(config, len(table))
+            )
+        )
+        with tempfile.TemporaryDirectory(dir=bench.scratch, prefix="forecast-") as folder:
+            seconds = discover_table(table, config, Path(folder) / "run", progress=False).facts.seconds
+        took = seconds["embedding"] + seconds["training"]
+        yield {"effort": effort, "forecast": wanted, "seconds": took, "ratio": took / wanted}
+
+
 Part = Callable[[Bench, Sizes], Iterator[dict[str, Any]]]
 PARTS: dict[str, Part] = {
     "steps": steps,
@@ -356,6 +387,7 @@ PARTS: dict[str, Part] = {
     "reference": reference,
     "start": first_step,
     "photographs": photographs,
+    "forecast": forecast,
 }
 
 

@@ -283,7 +283,23 @@ class Throughput:
 def estimate_time(
     table: Table, config: DiscoverConfig, backbone: Backbone, trainings: int, to_embed: int | None = None
 ) -> str:
-    """Say how long a discovery, or a round of it, takes.
+    """Say how long a discovery, or a round of it, takes; as in estimate_seconds."""
+    embedding, training = estimate_seconds(table, config, backbone, trainings, to_embed)
+    several = f"{trainings} trainings" if trainings > 1 else "training"
+    device = "CPU" if Device.on(config.device).device.type == "cpu" else "GPU"
+    where = f"Time on this {device}, roughly: {format_duration(embedding + training)}"
+    if table.features is not None:
+        return f"{where} ({several}). {votes_in_words(trainings)}"
+    return (
+        f"{where} (embedding {format_duration(embedding)}, {several} {format_duration(training)}), with the network "
+        f"{backbone.name} at {backbone.image_size} pixels. {votes_in_words(trainings)}"
+    )
+
+
+def estimate_seconds(
+    table: Table, config: DiscoverConfig, backbone: Backbone, trainings: int, to_embed: int | None = None
+) -> tuple[float, float]:
+    """Return the seconds that embedding takes, and training.
 
     backbone: the one that will be taken, or one of the same shape. to_embed: images of which there are no features yet,
     where these are not all."""
@@ -294,16 +310,7 @@ def estimate_time(
     embedding = embedding_seconds(len(table) if to_embed is None else to_embed, pace, device)
     shared, steps = training_seconds(len(table), config, pace, device)
     rehearsed = trainings > 1 and hide_labels(table, config.seed) is not None
-    training = shared + (trainings + rehearsed) * steps
-    votes = f" {votes_in_words(trainings)}" if trainings > 1 else ""
-    several = f"{trainings} trainings" if trainings > 1 else "training"
-    where = f"Time on this {'CPU' if device == 'cpu' else 'GPU'}, roughly: {format_duration(embedding + training)}"
-    if table.features is not None:
-        return f"{where} ({several}).{votes}"
-    return (
-        f"{where} (embedding {format_duration(embedding)}, {several} {format_duration(training)}), with the network "
-        f"{backbone.name} at {backbone.image_size} pixels.{votes}"
-    )
+    return embedding, shared + (trainings + rehearsed) * steps
 
 
 def embedding_seconds(n: int, pace: Throughput, device: str) -> float:
