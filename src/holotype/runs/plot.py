@@ -68,6 +68,7 @@ def _draw_losses(axes: Any, runs: Sequence[RunResult]) -> None:
         for term in terms if len(runs) == 1 else ["loss"]:
             label = term if len(runs) == 1 else f"{_name(run, runs)}, seed {run.record.identity.seed}"
             axes.plot(range(1, len(epochs) + 1), epochs[term], label=label)
+    axes.locator_params("x", integer=True)
     axes.set(xlabel="epoch", title="Loss" if len(runs) > 1 else "Losses and diagnostics")
     if axes.lines:
         axes.legend(fontsize="x-small")
@@ -90,6 +91,7 @@ def _draw_curves(axes: Any, runs: Sequence[RunResult]) -> None:
                 at, values = [*at, epochs], [*values, last]
             label = name.title() if len(runs) == 1 else f"{_name(run, runs)}, seed {run.record.identity.seed}"
             axes.plot(at, [100 * value for value in values], marker="o", label=label)
+    axes.locator_params("x", integer=True)
     axes.set(xlabel="epoch", ylabel="per cent", title="Scores" if len(runs) == 1 else "All")
     axes.legend(fontsize="x-small")
 
