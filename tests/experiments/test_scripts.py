@@ -31,6 +31,7 @@ TABLES = {
     "folders --mix --table --out folders.jsonl#confirmed": "ensembles.md",
     "votes --table": "ensembles.md",
     "defaults --table": "defaults.md",
+    "defaults --blank --table --out unlabelled.jsonl": "defaults.md",
     "new_images --table": "confidence.md",
     "counting --table counting.jsonl#embedded": "counting.md",
     "counting --few --table counting-few.jsonl#few": "counting.md",
