@@ -216,7 +216,7 @@ class SimulatedClasses:
 
 def _combine(world: SimulatedClasses, counted: list[NeighbourCounts], seed: int) -> ClassSize | None:
     """All neighbourhoods that hold, weighed by how little they move when the classes are drawn anew."""
-    from scipy.stats import t
+    from scipy.special import stdtrit  # scipy.stats takes half a second to import
 
     if not counted or world.size.sum() <= len(world.size):
         return None
@@ -239,7 +239,7 @@ def _combine(world: SimulatedClasses, counted: list[NeighbourCounts], seed: int)
     by_chance = world.size.std(ddof=1) / world.size.mean() * math.sqrt(max(k - classes, 0.0)) / k
     spread = math.sqrt(float(variance) + float(by_chance) ** 2)
     # Student's t: the width itself is known from few classes only
-    spread *= UNEQUAL_SPREAD * float(t.ppf((1 + COVERAGE) / 2, classes - 1)) / WITHIN_RANGE
+    spread *= UNEQUAL_SPREAD * float(stdtrit(classes - 1, (1 + COVERAGE) / 2)) / WITHIN_RANGE
     return ClassSize(k, max(spread, FEW_SPREAD) if classes < FEW_CLASSES else spread)
 
 

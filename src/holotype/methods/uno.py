@@ -85,7 +85,8 @@ def unlabelled_shares(task: Task, over: int = 1) -> Tensor:
     """
     known = max(1 - task.n_labelled * task.k / max(task.n_known * task.n_images, 1), LEAST_SHARE)
     novel = (task.k - task.n_known) * over
-    shares = torch.cat([torch.full((task.n_known,), known), torch.full((novel,), 1 / over)])
+    # on the meta device of a trial build, a quotient would import torch's compiler
+    shares = torch.tensor([known] * task.n_known + [1 / over] * novel, device="cpu")
     return shares / shares.sum()
 
 

@@ -130,7 +130,8 @@ class UnitPrototypes(nn.Module):
     @torch.no_grad()
     def normalise(self) -> None:
         """Back to unit length; a zero row stays zero."""
-        self.weight.copy_(l2_normalize(self.weight))
+        if not self.weight.is_meta:  # of a trial build, for which the norm would import torch's compiler
+            self.weight.copy_(l2_normalize(self.weight))
 
     def forward(self, x: Tensor) -> Tensor:
         return l2_normalize(x) @ self.weight.mT

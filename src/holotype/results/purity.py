@@ -71,8 +71,6 @@ COVERAGE = 0.8
 """Share of the categories whose true purity the interval should hold."""
 UNIFORM_PURITY, FAIRLY_PURE = 0.9, 0.7
 """Purity from which a category is called uniform, and fairly uniform; below it is mixed."""
-MANY_IMAGES = 1000
-"""Of a category: from these on an interval does not count single images."""
 WANTED_PURITY, SURE_LEVEL = 0.9, 0.95
 """The spot check: how sure one can be that more than this share is right."""
 
@@ -104,17 +102,15 @@ def estimate_purity(probability: np.ndarray, told: np.ndarray) -> Purity:
 
 
 def purity_interval(share: float, n: int) -> tuple[float, float]:
-    """How many of n images are right, at least and at most, with the certainty COVERAGE: the share of all such images
-    that is right is taken for Beta distributed with mean `share`, worth PRIOR_WEIGHT looks."""
-    from scipy.stats import beta, betabinom  # takes a while to import
+    """How many of n images are right, at least and at most, with the certainty COVERAGE: quantiles of the beta-binomial
+    distribution with mean `share`, of which PRIOR_WEIGHT looks are known."""
+    from scipy.special import betaln  # scipy.stats takes half a second to import
 
     share = min(max(share, 1e-3), 1 - 1e-3)
-    right, wrong = share * PRIOR_WEIGHT, (1 - share) * PRIOR_WEIGHT
-    tails = np.array([(1 - COVERAGE) / 2, (1 + COVERAGE) / 2])
-    # of many images the two are the same, and the first takes seconds
-    low, high = (
-        betabinom.ppf(tails, n, right, wrong) if n < MANY_IMAGES else n * beta.ppf(tails, right, wrong)
-    )
+    a, b, right = share * PRIOR_WEIGHT, (1 - share) * PRIOR_WEIGHT, np.arange(n + 1)
+    log_p = betaln(right + a, n - right + b) - betaln(a, b) - betaln(right + 1, n - right + 1) - np.log(n + 1)
+    tails = [(1 - COVERAGE) / 2, (1 + COVERAGE) / 2]
+    low, high = np.searchsorted(np.exp(log_p).cumsum(), tails).clip(max=n)
     return float(low), float(high)
 
 
