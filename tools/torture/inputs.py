@@ -304,7 +304,7 @@ def _read_table(path: Path, images: Path) -> list[str]:
     from holotype.data.load import load_table
     from holotype.errors import InputError
 
-    by_list = partial(read_csv_table, path, images, skip_missing=True)
+    by_list = partial(read_csv_table, path, skip_missing=True)
     for work in (partial(load_table, images, path), by_list):
         table = expect((InputError,), work)
         if table is not None:

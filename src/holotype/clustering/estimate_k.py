@@ -177,10 +177,10 @@ def write_count(path: Path, estimate: CountEstimate, key: dict[str, Any]) -> Non
 
 
 def from_curve_and_size(answer: CountEstimate, points: Sequence[CountPoint]) -> CountEstimate:
-    """An answer of class sizes with the curve around it; its silhouette decides within the range where it is clear."""
+    """An answer with the curve around it. Its silhouette decides within the range of class sizes, where it is clear."""
     answer = dataclasses.replace(answer, points=tuple(points))
     top = clear_peak(points)
-    if top is None or not answer.low <= top.k <= answer.high:
+    if answer.by != "class sizes" or top is None or not answer.low <= top.k <= answer.high:
         return answer
     told = f"The silhouette, which needs no labels, has a clear peak at {top.k} and decides."
     best = dataclasses.replace(answer, best=top.k)
