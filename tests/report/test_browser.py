@@ -214,17 +214,17 @@ def test_more_like_this_shows_the_nearest_whatever_their_category(open_page, tmp
 
 def test_every_category_is_printed_with_its_pictures_on_a_page_of_its_own(page):
     tab = page.open("map")  # no gallery, so that no thumbnail has been loaded yet
-    pdf = tab.pdf()
-    assert len(re.findall(rb"/Type\s*/Page\b", pdf)) == 1 + 9
-    assert len(re.findall(rb"/Subtype\s*/Image", pdf)) >= 2  # both sheets
-    assert tab.locator("#print").count() == 0  # gone when it is done
     tab.evaluate("""() => { window.print = () => {
       const all = [...document.querySelectorAll("#print img")];
       document.body.dataset.loaded = all.length > 50 && all.every((one) => one.complete && one.naturalWidth > 0);
     } }""")
-    press(tab, "Control+p")  # the keys wait for the pictures
+    press(tab, "Control+p")  # the keys wait for the pictures; not every browser's own command does
     tab.wait_for_selector("body[data-loaded]")
     assert tab.locator("body").get_attribute("data-loaded") == "true"
+    pdf = tab.pdf()
+    assert len(re.findall(rb"/Type\s*/Page\b", pdf)) == 1 + 9
+    assert len(re.findall(rb"/Subtype\s*/Image", pdf)) >= 2  # both sheets
+    assert tab.locator("#print").count() == 0  # gone when it is done
 
 
 def test_names_and_the_right_pictures_are_on_white_paper_and_controls_are_not(open_page, reported):

@@ -323,10 +323,6 @@ class Method(nn.Module):
             cls.card = card
         if not is_dataclass(cls.Config):
             raise InputError(f"Config of {cls.__name__} is no dataclass; write @dataclass above it.")
-        try:
-            inspect.signature(cls).bind(None, None)
-        except TypeError as error:
-            raise InputError(f"{cls.__name__}.__init__ must take (config, task): {error}.") from error
         if "default" not in cls.presets:
             cls.presets = {"default": {}, **cls.presets}
 

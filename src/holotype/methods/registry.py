@@ -7,6 +7,7 @@ a study may come from a stranger: `package.module:Class` there needs `allow_code
 from __future__ import annotations
 
 import importlib
+import inspect
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -100,8 +101,17 @@ def method_name(method: str | type[Method]) -> str:
         if kind is method:
             return name
     name = f"{method.__module__}:{method.__name__}"
-    _CLASSES[name] = method
+    _CLASSES[name] = _constructible(method)
     return name
+
+
+def _constructible(method: type[Method]) -> type[Method]:
+    """The method; InputError where it cannot be made as every method is."""
+    try:
+        inspect.signature(method).bind(None, None)
+    except TypeError as error:
+        raise InputError(f"{method.__name__}.__init__ must take (config, task): {error}.") from error
+    return method
 
 
 def is_imported(name: str) -> bool:
@@ -131,7 +141,7 @@ def _import_method(name: str) -> type[Method]:
         ) from error
     if not _is_method(found):
         raise InputError(f"{name!r} is not a method: it must be a subclass of holotype.methods.Method.")
-    return found
+    return _constructible(found)
 
 
 def _is_method(value: object) -> TypeGuard[type[Method]]:

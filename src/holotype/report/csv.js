@@ -8,7 +8,7 @@ const RISKY = /^[=+\-@\t\r']/;
 /** A cell that no spreadsheet takes for a formula, and its inverse. */
 const guarded = (cell) => (RISKY.test(cell) ? `'${cell}` : cell);
 const bare = (cell) => (cell[0] === "'" && RISKY.test(cell.slice(1)) ? cell.slice(1) : cell);
-const quoted = (cell) => (/[",\r\n]/.test(cell) ? `"${cell.replaceAll('"', '""')}"` : cell);
+const quoted = (cell) => (/[",\r\n]|^ /.test(cell) ? `"${cell.replaceAll('"', '""')}"` : cell);
 
 const toCsv = (list) =>
   [[...COLUMNS, "format"], ...list.map((edit) => [...COLUMNS.map((column) => guarded(edit[column] ?? "")), EDITS_FORMAT])]
