@@ -40,12 +40,13 @@ function jobPanel(job) {
   const runs = isRunning();
   const facts = [job.phase, progressWords(job), timeLeft(job.seconds_left)].filter(Boolean).join(", ");
   return h("section", { class: "job" }, h("h2", {}, `${data.first ? "First round" : job.title}: ${JOB_STATES[job.state]}`),
+    // above all that grows while a job runs
+    runs && job.own ? h("button", { type: "button", disabled: job.state === "stopping", onclick: () => ask({ stop: true }) }, "Stop") : null,
     runs ? h("progress", { "aria-label": job.phase || job.title, max: job.steps ?? null, value: job.steps ? job.step ?? 0 : null }) : null,
     runs && facts ? h("p", { class: "facts-line" }, facts) : null,
     runs ? lossCurve(job.curve) : null,
     job.result ? h("p", {}, "It lies in the run folder: ", h("code", {}, job.result)) : null,
-    job.lines.length ? h("pre", { class: "said" }, job.lines.slice(runs ? -3 : -12).join("\n")) : null,
-    runs && job.own ? h("button", { type: "button", disabled: job.state === "stopping", onclick: () => ask({ stop: true }) }, "Stop") : null);
+    job.lines.length ? h("pre", { class: "said" }, job.lines.slice(runs ? -3 : -12).join("\n")) : null);
 }
 
 /** Everything that can be started; a reason stands beside what cannot. */
@@ -65,6 +66,7 @@ function workPanel() {
 /** The parts that follow the job, wherever they are shown. */
 function drawWork() {
   const work = document.getElementById("work");
+  if (work?.matches(":active")) return void setTimeout(drawWork, 100); // a button that is replaced while it is pressed is not clicked
   if (work) refill(work, (data.first ? firstPanel() : workPanel()).filter(Boolean));
   const badge = studio.badge("rounds");
   const entry = document.querySelector('#nav a[href="#rounds"]');
