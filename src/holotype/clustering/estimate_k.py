@@ -45,7 +45,7 @@ PRIOR_RATIO, PRIOR_SPREAD = 2.0, 0.35
 """Before anything is measured, known classes are taken for half of all; standard deviation of log K of that."""
 COMMUNITY_SPREAD = 0.55
 """Standard deviation of log K of the communities."""
-FAR = 2
+MAX_DEVIATIONS = 2
 """Standard deviations that an opinion may at most lie from that of the class sizes; it is less sure where it is
 farther: two known classes of forty do happen."""
 AROUND_RANGE, MAX_LOOKS = 1.5, 7
@@ -205,7 +205,7 @@ def by_class_size(
     usual = ClassSize(PRIOR_RATIO * n_known, PRIOR_SPREAD)
     first = joined = size or usual
     for k, spread in ((usual.k, usual.spread), (groups, COMMUNITY_SPREAD))[size is None :]:
-        joined = joined.joined(k, max(spread, abs(math.log(k / first.k)) / FAR))
+        joined = joined.joined(k, max(spread, abs(math.log(k / first.k)) / MAX_DEVIATIONS))
     estimate = CountEstimate(fitted(joined.k), fitted(joined.low), fitted(joined.high), (), "", "class sizes")
     if size is None:
         evidence = (

@@ -319,9 +319,10 @@ class CrossFitLDA:
         """T at which the categories that placements, (N,) each, say are likeliest; -1 = leave the image out."""
         from scipy.optimize import minimize_scalar  # takes a third of a second to import
 
-        said = np.stack(placements)
-        some = np.random.default_rng(1).permutation(np.flatnonzero((said >= 0).any(axis=0)))[:EVALUATE_ROWS]
-        each = [(scores, one) for part, scores in self.scores(np.sort(some)) for one in said[:, part]]
+        category = np.stack(placements)
+        placed = np.flatnonzero((category >= 0).any(axis=0))
+        rows = np.sort(np.random.default_rng(1).permutation(placed)[:EVALUATE_ROWS])
+        each = [(scores, one) for part, scores in self.scores(rows) for one in category[:, part]]
         parts = [(scores[one >= 0], one[one >= 0]) for scores, one in each]
         if not parts:
             return 1.0
