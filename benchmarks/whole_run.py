@@ -45,8 +45,7 @@ from safetensors.torch import save_file
 
 from holotype.config.schema import DiscoverConfig
 from holotype.data.datasets.registry import load_benchmark
-from holotype.data.decode import open_image
-from holotype.data.decode_stream import DRAFT, decode_in_order, decode_one
+from holotype.data.decode import DRAFT, decode_in_order, decode_one, open_image
 from holotype.data.image_store import CROP_FRACTION, ImageStore
 from holotype.discovery.dry_run import estimate_seconds
 from holotype.discovery.pipeline import discover_table

@@ -1,14 +1,18 @@
 """Small copies of the official layouts, three or four classes each, for the tests of the loaders."""
 
 import os
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+import pytest
 from PIL import Image
 from scipy.io import savemat
 
-from holotype.data.datasets.base import ClassSplit
-from holotype.data.datasets.registry import Benchmark, load_benchmark
+from holotype.data.datasets import registry
+from holotype.data.datasets.layouts import ClassSplit
+from holotype.data.datasets.registry import Benchmark
 from holotype.data.table import Table
 
 
@@ -150,10 +154,17 @@ MINIATURES = {
 """Benchmark -> the function that writes it and returns a split that fits it."""
 
 
-def mini(name: str, root: Path) -> tuple[Benchmark, ClassSplit]:
-    """A small copy in `root`, read."""
-    split = MINIATURES[name](root)
-    return load_benchmark(name, root, split=split), split
+@pytest.fixture
+def mini(monkeypatch: pytest.MonkeyPatch) -> Callable[[str, Path], Benchmark]:
+    """Write a small copy and read it, with its own split in place of the packaged one."""
+    published = registry.read_dataset_info
+
+    def load(name: str, root: Path) -> Benchmark:
+        facts = replace(published(name), split=MINIATURES[name](root), train=None, test=None)
+        monkeypatch.setattr(registry, "read_dataset_info", lambda _: facts)
+        return registry.load_benchmark(name, root)
+
+    return load
 
 
 def rows(table: Table | None) -> list[tuple[str, str]]:

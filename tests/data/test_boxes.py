@@ -124,10 +124,10 @@ def test_boxes_are_those_of_the_upright_picture(tmp_path: Path, orientation: int
 def test_a_small_decoding_keeps_enough_of_the_box(tmp_path: Path) -> None:
     big = np.kron(picture(), np.ones((40, 40, 1), dtype=np.uint8))
     file = photograph(tmp_path / "a.jpg", big)
-    with open_image(with_box(str(file), Box(0.9, 0.45, 0.05, 0.1)), about=64) as image, image.loaded():
+    with open_image(with_box(str(file), Box(0.9, 0.45, 0.05, 0.1)), min_side=64) as image, image.loaded():
         assert min(image.size) >= 64
         assert np.asarray(image.rgb()).mean((0, 1))[0] > 240
-    with open_image(str(file), about=64) as image, image.loaded():
+    with open_image(str(file), min_side=64) as image, image.loaded():
         assert max(image.size) < 800
 
 

@@ -30,40 +30,42 @@ from holotype.errors import InputError
 from . import miniatures
 from .miniatures import MINIATURES, mini, rows
 
+__all__ = ["mini"]
+
 GOLDEN = np.load(Path(__file__).parents[1] / "parity" / "splits.npz")
 BY_FOLDER = ("imagenet100", "cifar100-200", "herbarium19")
 
 
 @pytest.mark.parametrize("name", MINIATURES)
-def test_every_layout_gives_a_complete_benchmark(name: str, tmp_path: Path) -> None:
+def test_every_layout_gives_a_complete_benchmark(name: str, tmp_path: Path, mini, monkeypatch) -> None:
     root = tmp_path / "sets #1"  # a hash in its name means nothing
-    benchmark, split = mini(name, root)
-    assert (len(benchmark.known), len(benchmark.novel)) == (len(split.known), len(split.novel))
+    benchmark = mini(name, root)
     assert not set(benchmark.known) & set(benchmark.novel)
     for table in filter(None, (benchmark.train, benchmark.test)):
         assert set(table.label) <= set(benchmark.known + benchmark.novel)
         assert table.labelled.all()
         assert all(read_image(path)[0].size in ((5, 4), (32, 32)) for path in table.path)
     assert (benchmark.test is None) == (name == "cifar100-200")
-    assert check_benchmark(name, root, split=split).ok
-    itself = load_benchmark(name, benchmark.train.root, split=split)  # the folder itself or the one above
+    assert check_benchmark(name, root).ok
+    itself = load_benchmark(name, benchmark.train.root)  # the folder itself or the one above
     assert itself.train.fingerprint() == benchmark.train.fingerprint()
+    monkeypatch.undo()
     with pytest.raises(InputError, match=r"classes were found|is missing"):
         load_benchmark(name, root)  # a miniature is not taken for the benchmark
 
 
 @pytest.mark.parametrize("name", MINIATURES)
-def test_a_missing_training_file_is_named(name: str, tmp_path: Path) -> None:
-    benchmark, split = mini(name, tmp_path)
+def test_a_missing_training_file_is_named(name: str, tmp_path: Path, mini) -> None:
+    benchmark = mini(name, tmp_path)
     # where folders are the list a lost file leaves no trace, so a class folder goes
     last = Path(benchmark.train.path[-1].partition("#")[0])
     lost = last.parent if name in BY_FOLDER else last
     shutil.rmtree(lost) if name in BY_FOLDER else lost.unlink()
     message = "classes were found" if name in ("cifar100-200", "herbarium19") else lost.name
     with pytest.raises(InputError, match=message) as caught:
-        load_benchmark(name, tmp_path, split=split)
+        load_benchmark(name, tmp_path)
     assert message != lost.name or read_dataset_info(name).origin in str(caught.value)
-    report = check_benchmark(name, tmp_path, split=split)
+    report = check_benchmark(name, tmp_path)
     assert not report.ok
     assert message in str(report)
 
@@ -79,19 +81,19 @@ def test_an_empty_folder_says_what_is_expected(name: str, tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("name", ["cub", "scars", "aircraft"])
-def test_test_images_may_be_absent_but_not_in_part(name: str, tmp_path: Path) -> None:
-    benchmark, split = mini(name, tmp_path)
-    report = check_benchmark(name, tmp_path, split=split)
+def test_test_images_may_be_absent_but_not_in_part(name: str, tmp_path: Path, mini) -> None:
+    benchmark = mini(name, tmp_path)
+    report = check_benchmark(name, tmp_path)
     assert report.found == ("3 classes", "4 of 4 training images", "2 of 2 test images")
     assert "ready" in str(report)
     first, *others = benchmark.test.path
     os.remove(first)
     with pytest.raises(InputError, match=rf"{os.path.basename(first)} is missing, with 1 of 2 test images"):
-        load_benchmark(name, tmp_path, split=split)
+        load_benchmark(name, tmp_path)
     for path in others:
         os.remove(path)
-    assert load_benchmark(name, tmp_path, split=split).test is None
-    report = check_benchmark(name, tmp_path, split=split)
+    assert load_benchmark(name, tmp_path).test is None
+    report = check_benchmark(name, tmp_path)
     assert report.ok
     assert "test images: all 2" in str(report)
 
@@ -158,14 +160,14 @@ def test_scars_8137_has_the_counts_of_the_protocol_and_is_not_taken_for_scars(tm
         load_benchmark("scars", tmp_path)
 
 
-def refused(name: str, root: Path, split) -> str:
+def refused(name: str, root: Path) -> str:
     with pytest.raises(InputError) as error:
-        load_benchmark(name, root, split=split)
+        load_benchmark(name, root)
     return str(error.value)
 
 
-def test_cub_keeps_the_order_of_images_txt(tmp_path: Path) -> None:
-    benchmark, split = mini("cub", tmp_path)
+def test_cub_keeps_the_order_of_images_txt(tmp_path: Path, mini) -> None:
+    benchmark = mini("cub", tmp_path)
     parts = [[], []]
     for file, _, train in miniatures.CUB_IMAGES:
         parts[1 - train].append((os.path.basename(file), file.partition("/")[0]))
@@ -173,16 +175,16 @@ def test_cub_keeps_the_order_of_images_txt(tmp_path: Path) -> None:
     assert benchmark.known == ("003.Sooty_Albatross", "001.Black_footed_Albatross")
     labels, classes = (tmp_path / "CUB_200_2011" / f"{x}.txt" for x in ("image_class_labels", "classes"))
     miniatures.write(labels, ["1 1"])
-    assert "Image 2 of" in refused("cub", tmp_path, split)
+    assert "Image 2 of" in refused("cub", tmp_path)
     miniatures.write(classes, ["one 001.Black_footed_Albatross"])
-    assert "does not number its classes" in refused("cub", tmp_path, split)
+    assert "does not number its classes" in refused("cub", tmp_path)
     classes.write_bytes(b"\xff\xfe\x00")
-    assert "classes.txt is not UTF-8 text" in refused("cub", tmp_path, split)
+    assert "classes.txt is not UTF-8 text" in refused("cub", tmp_path)
 
 
-def test_cars_count_from_one_and_keep_the_annotations_order(tmp_path: Path) -> None:
+def test_cars_count_from_one_and_keep_the_annotations_order(tmp_path: Path, mini) -> None:
     home = tmp_path / "a"
-    benchmark, split = mini("scars", home)
+    benchmark = mini("scars", home)
     acura, ram, hummer = "Acura RL Sedan 2012", "Ram C/V Cargo Van Minivan 2012", "AM General Hummer SUV 2000"
     train = [("00002.jpg", acura), ("00001.jpg", hummer), ("00003.jpg", ram), ("00004.jpg", acura)]
     assert rows(benchmark.train) == train
@@ -194,11 +196,11 @@ def test_cars_count_from_one_and_keep_the_annotations_order(tmp_path: Path) -> N
     shutil.move(home / "devkit", tmp_path / "devkit")
     shutil.move(home / "cars_train", tmp_path / "moved")
     shutil.move(tmp_path / "moved", home / "cars_train" / "cars_train")
-    again = load_benchmark("scars", home, split=split)
+    again = load_benchmark("scars", home)
     assert (rows(again.train), rows(again.test)) == (rows(benchmark.train), rows(benchmark.test))
     test.unlink()
-    assert load_benchmark("scars", home, split=split).test is None
-    assert "no list of them" in str(check_benchmark("scars", home, split=split))
+    assert load_benchmark("scars", home).test is None
+    assert "no list of them" in str(check_benchmark("scars", home))
     file, both = tmp_path / "devkit" / "cars_train_annos.mat", [("class", object), ("fname", object)]
     for content, message in (
         ([("00001.jpg", 4), ("00002.jpg", 1)], "class outside the 3"),
@@ -207,41 +209,43 @@ def test_cars_count_from_one_and_keep_the_annotations_order(tmp_path: Path) -> N
         ({"annotations": np.array([("x", "1.jpg")], dtype=both)}, "no number"),
     ):
         miniatures.annotations(file, content) if isinstance(content, list) else savemat(file, content)
-        assert message in refused("scars", home, split)
+        assert message in refused("scars", home)
     file.write_bytes(b"no MATLAB file" * 20)
-    assert "is not a readable MATLAB file" in refused("scars", home, split)
+    assert "is not a readable MATLAB file" in refused("scars", home)
     shutil.rmtree(tmp_path / "devkit")
-    assert "devkit is missing" in refused("scars", home, split)
+    assert "devkit is missing" in refused("scars", home)
 
 
-def test_aircraft_classes_are_sorted_and_folders_are_classes_as_the_split_counts_them(tmp_path: Path) -> None:
-    benchmark, split = mini("aircraft", tmp_path)
+def test_aircraft_classes_are_sorted_and_folders_are_classes_as_the_split_counts_them(
+    tmp_path: Path, mini
+) -> None:
+    benchmark = mini("aircraft", tmp_path)
     assert (benchmark.known, benchmark.novel) == (("707-320", "F-16A/B"), ("Boeing 717",))
     assert rows(benchmark.train)[:2] == [("1025794.jpg", "Boeing 717"), ("0056978.jpg", "F-16A/B")]
     miniatures.write(Path(benchmark.train.root) / "variants.txt", ["F-16A/B", "707-320", "Spitfire"])
-    assert "which variants.txt lacks" in refused("aircraft", tmp_path, split)
-    benchmark, split = mini("imagenet100", tmp_path)  # only the classes of the split are read
+    assert "which variants.txt lacks" in refused("aircraft", tmp_path)
+    benchmark = mini("imagenet100", tmp_path)  # only the classes of the split are read
     fish = [("n01443537_10026.JPEG", "goldfish"), ("n01443537_3.JPEG", "goldfish")]
     assert (rows(benchmark.train)[:2], len(benchmark.train)) == (fish, 6)
     shutil.rmtree(tmp_path / "val")
-    assert load_benchmark("imagenet100", tmp_path, split=split).test is None
-    benchmark, _ = mini("herbarium19", tmp_path)
+    assert load_benchmark("imagenet100", tmp_path).test is None
+    benchmark = mini("herbarium19", tmp_path)
     assert (benchmark.known, benchmark.novel) == (("10", "0"), ("1", "2"))  # sorted as text: 0, 1, 10, 2
     assert [label for _, label in rows(benchmark.test)] == ["0", "1", "10", "2"]
 
 
 @pytest.mark.parametrize("name", ["cifar10", "cifar100"])
-def test_cifar_labels_are_those_of_its_records(name: str, tmp_path: Path) -> None:
-    benchmark, split = mini(name, tmp_path)
+def test_cifar_labels_are_those_of_its_records(name: str, tmp_path: Path, mini) -> None:
+    benchmark = mini(name, tmp_path)
     base, file = Path(benchmark.train.root), Path(benchmark.train.path[0].partition("#")[0])
     assert benchmark.train.label.tolist()[:3] == ["bird", "airplane", "automobile"]
     miniatures.binary(file, 0, [(7,), (0,), (1,)] if name == "cifar10" else [(7, 7), (0, 0), (0, 1)])
-    assert "outside the 3" in refused(name, tmp_path, split)
+    assert "outside the 3" in refused(name, tmp_path)
     file.write_bytes(file.read_bytes()[:-1])
-    assert "is not a whole number" in refused(name, tmp_path, split)
+    assert "is not a whole number" in refused(name, tmp_path)
     for names in ("batches.meta.txt", "fine_label_names.txt"):
         (base / names).unlink(missing_ok=True)
-    said = refused(name, tmp_path, split)
+    said = refused(name, tmp_path)
     assert f"{base.name}/" in said
     assert "a pickle and is not read" in said
 

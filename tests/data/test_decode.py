@@ -13,7 +13,8 @@ import pytest
 from PIL import Image
 
 from holotype.data import decode, image_files
-from holotype.data.decode import ImageProblem, decoding_bytes, open_image, read_image, save_images
+from holotype.data.arrays import save_images
+from holotype.data.decode import ImageProblem, decoding_bytes, open_image, read_image
 from holotype.data.image_files import (
     HEIF,
     IMAGE_EXTENSIONS,

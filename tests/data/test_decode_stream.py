@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from holotype.data.decode_stream import (
+from holotype.data.decode import (
     DRAFT,
     DRAFT_ERROR,
     DecodedImages,

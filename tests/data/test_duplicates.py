@@ -7,7 +7,7 @@ import pytest
 from PIL import Image
 
 from holotype.data import duplicates, hashing
-from holotype.data.decode import save_images
+from holotype.data.arrays import save_images
 from holotype.data.duplicates import ThumbnailScan, is_readable, same_pictures, scan_thumbnails
 from holotype.data.exif import NO_EXIF, read_exif_all
 from holotype.data.hashing import file_digest, file_stamps, image_digests

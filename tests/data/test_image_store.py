@@ -348,7 +348,7 @@ def test_room_is_shared_and_one_always_gets_in() -> None:
     lock = threading.Lock()
 
     def work(nbytes: int) -> None:
-        with room.taken(nbytes):
+        with room.reserve(nbytes):
             with lock:
                 inside[0] += min(nbytes, 100)
                 most[0] = max(most[0], inside[0])

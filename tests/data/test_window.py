@@ -9,8 +9,7 @@ import pytest
 from PIL import Image, PngImagePlugin, TiffImagePlugin
 
 from holotype.data import decode
-from holotype.data.decode import ImageProblem, open_image, read_image
-from holotype.data.window import apply_window
+from holotype.data.decode import ImageProblem, apply_window, open_image, read_image
 
 VALUES = np.array([[0, 100, 200, 300], [400, 1000, 4000, 4095]], dtype=np.uint16)
 
@@ -81,8 +80,8 @@ def test_of_a_scan_the_smallest_page_that_does_is_read(tmp_path, monkeypatch) ->
     file = tmp_path / "slide.tif"
     pages[0].save(file, save_all=True, append_images=pages[1:])
 
-    def seen(about: int | None) -> tuple[tuple[int, int], tuple[int, ...]]:
-        with open_image(str(file), about=about) as image, image.loaded():
+    def seen(min_side: int | None) -> tuple[tuple[int, int], tuple[int, ...]]:
+        with open_image(str(file), min_side) as image, image.loaded():
             picture = image.rgb()
             return picture.size, picture.getpixel((0, 0))
 
@@ -100,9 +99,9 @@ def test_a_huge_jpeg_is_read_smaller(tmp_path, monkeypatch) -> None:
     Image.new("RGB", (800, 400), "red").save(tmp_path / "wide.png")
     monkeypatch.setattr(decode, "MAX_PIXELS", 200 * 100)
     monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 100 * 100)  # Pillow refuses twice as many
-    with open_image(str(tmp_path / "wide.jpg"), about=100) as image, image.loaded():
+    with open_image(str(tmp_path / "wide.jpg"), min_side=100) as image, image.loaded():
         assert image.rgb().size == (200, 100)
-    for name, about in (("wide.jpg", None), ("wide.png", 100)):
-        with pytest.raises(ImageProblem, match="too large"), open_image(str(tmp_path / name), about=about):
+    for name, min_side in (("wide.jpg", None), ("wide.png", 100)):
+        with pytest.raises(ImageProblem, match="too large"), open_image(str(tmp_path / name), min_side):
             pass
     assert Image.MAX_IMAGE_PIXELS == 100 * 100

@@ -178,7 +178,7 @@ def _broken(world: World, case: Case) -> list[str]:
 
 def decoded(path: str, thumbnail: bool = True) -> list[str]:
     """Read an image as a run does, and as a report does; what is wrong with what came out."""
-    from holotype.data.decode_stream import decode_one
+    from holotype.data.decode import decode_one
     from holotype.report.thumbnails import SIDE, _thumbnail
 
     found = decode_one(path, SHORT)

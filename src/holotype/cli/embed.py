@@ -13,7 +13,7 @@ from holotype.cli.common import echo
 from holotype.cli.options import MAX_SHARD, EmbedOptions, ImageOptions, SampleOptions, ShardOptions
 from holotype.config.schema import BACKBONE_FIELDS, BackboneConfig, resolved_backbone
 from holotype.data.datasets.registry import BENCHMARKS, check_dataset, load_benchmark
-from holotype.data.decode_stream import DRAFT
+from holotype.data.decode import DRAFT
 from holotype.data.gcd_split import gcd_split
 from holotype.data.labels import write_sample_file
 from holotype.data.load import collection_name, load_table, paths_of, stream_paths

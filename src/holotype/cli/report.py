@@ -75,7 +75,7 @@ def propose_names(folder: Path, words: Path, tower: str, device: str) -> str:
         for path in category.exemplars:
             with contextlib.suppress(ImageProblem):
                 pictures.append(
-                    read_resized(locate_image(path, found.facts.root), TOWER_SIDE, about=TOWER_SIDE)
+                    read_resized(locate_image(path, found.facts.root), TOWER_SIDE, min_side=TOWER_SIDE)
                 )
         if pictures:
             images[category.id] = network.encode_images(pictures)

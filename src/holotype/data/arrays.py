@@ -5,19 +5,21 @@ Everything else reads a list: config.yaml, a resumed run, another process and `h
 
 from __future__ import annotations
 
+import hashlib
 import os
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from PIL import Image
 
 from holotype.data.csv import csv_text, escape_formula
-from holotype.data.decode import save_images
-from holotype.data.paths import relative
+from holotype.data.decode import TURNS, encode_image, exif_orientation
+from holotype.data.paths import is_address, relative
 from holotype.data.table import Table
 from holotype.errors import InputError
-from holotype.utils.atomic import write_text
+from holotype.utils.atomic import write_bytes, write_text
 
 FOLDER = Path("runs") / "data"
 """Where lists and pictures go."""
@@ -161,3 +163,70 @@ def _pixels(image: Any) -> Any:
             "Normalize out of the transforms: the backbone's own is applied."
         )
     return pixels
+
+
+ArrayImage = str | os.PathLike[str] | Image.Image | np.ndarray
+"""A path, a PIL image, or pixels (H, W), (H, W, 1), (H, W, 3) or (H, W, 4): uint8, or floats from 0 to 1."""
+
+
+def to_image_list(pictures: Iterable[Any]) -> list[Any]:
+    """Return the pictures one by one; a single one is refused."""
+    if isinstance(pictures, str | os.PathLike | Image.Image):
+        raise InputError("One image was given where a list of images is needed; put it into a list.")
+    return list(pictures)
+
+
+def save_images(pictures: Iterable[Any], folder: Path | str) -> list[str]:
+    """Return the path of every picture: absolute for a path; PIL images and arrays are written to `folder`.
+
+    A file is named after its place in the list and its pixels, so that other pictures never replace it.
+    """
+    pictures = to_image_list(pictures)
+    digits = max(5, len(str(len(pictures))))
+    paths = []
+    for number, picture in enumerate(pictures):
+        if isinstance(picture, str | os.PathLike):
+            path = os.fspath(picture)
+            paths.append(path if is_address(path) else os.path.abspath(path))
+            continue
+        image = _for_png(_to_image(picture, number))
+        digest = hashlib.sha256(f"{image.mode} {image.size} ".encode() + image.tobytes()).hexdigest()[:12]
+        file = Path(os.path.abspath(folder)) / f"{number:0{digits}d}-{digest}.png"
+        if not file.is_file():
+            write_bytes(file, encode_image(image, "PNG"))
+        paths.append(str(file))
+    return paths
+
+
+def _to_image(picture: Any, number: int) -> Image.Image:
+    if isinstance(picture, Image.Image):
+        return picture
+    try:
+        pixels = np.asarray(picture)  # a tensor on the CPU becomes an array as well
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise InputError(f"Image {number} is not a path, a PIL image or an array ({error}).") from error
+    if pixels.ndim == 3 and pixels.shape[2] == 1:
+        pixels = pixels[:, :, 0]
+    if not (pixels.ndim == 2 or (pixels.ndim == 3 and pixels.shape[2] in (3, 4))) or not pixels.size:
+        raise InputError(f"Image {number} has the shape {pixels.shape}; give (height, width[, 3]).")
+    if pixels.dtype != np.uint8:
+        top = {"i": 255, "u": 255, "b": 1, "f": 1}.get(pixels.dtype.kind, 0)
+        if not (top and pixels.min() >= 0 and pixels.max() <= top):
+            raise InputError(
+                f"Image {number} holds {pixels.dtype} values; give uint8, or floats from 0 to 1."
+            )
+        pixels = np.round(pixels.astype(np.float64) * (255 / top)).astype(np.uint8)
+    return Image.fromarray(np.ascontiguousarray(pixels))
+
+
+def _for_png(image: Image.Image) -> Image.Image:
+    """Return the first frame, upright, in a mode that PNG files have.
+
+    A file written from memory has no EXIF data left to say how it is to be turned.
+    """
+    orientation, _ = exif_orientation(image)
+    if orientation in TURNS:
+        image = image.transpose(TURNS[orientation])
+    if image.mode == "P":  # its pixels are numbers of colours, and the digest does not see these
+        return image.convert("RGBA" if "transparency" in image.info else "RGB")
+    return image if image.mode in ("1", "L", "LA", "RGB", "RGBA", "I;16") else image.convert("RGB")

@@ -1,37 +1,36 @@
-"""Decode an image file of any kind into RGB pixels, and write pictures that are held in memory as PNG files.
+"""Decode images of any kind into RGB pixels: one by one, shrunk, or many in order in threads.
 
-A file of some kB may hold gigabytes of pixels. What decoding takes is known from the file's head, before a pixel is
-read, and images beyond MAX_PIXELS or MAX_BYTES are refused. What is decoded is turned upright and made RGB in strips,
-so that there are two copies at most, and one of what is upright and RGB already.
+A file of some kB may hold gigabytes of pixels. The memory that decoding takes is known from the file's header, before
+a pixel is read, and images beyond MAX_PIXELS or MAX_BYTES are refused. Decoded pixels are turned upright and made RGB
+in strips, so that there are two copies at most, and one of an image that is upright RGB already.
+
+An image with more than 8 bits is shown through a window, the grey values that become black and white. A file may state
+it: TIFF as the display range that ImageJ and Fiji write, or as its tags for the smallest and the largest sample; PNG as
+a text `window` such as 120,4095; DICOM as its window. A 16-bit file without one counts as 12 bits if no value is larger
+than 4,095, else as 16. Values of 32 bits need a stated window.
 """
 
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import io
 import math
 import os
+import re
 import warnings
-from collections.abc import Iterable, Iterator
-from pathlib import Path
+from collections.abc import Generator, Iterator, Sequence
 from threading import Condition, Lock
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from PIL import Image, UnidentifiedImageError
 
-from holotype.data.boxes import Box as CutBox
-from holotype.data.boxes import Rectangle, split_box
+from holotype.data.boxes import Box, Rectangle, split_box
 from holotype.data.exif import ORIENTATION_TAG, ExifData, exif_from_bytes
 from holotype.data.hashing import open_image_bytes
 from holotype.data.image_files import ArchiveProblem, decoders, install_hint, read_array, split_archive
-from holotype.data.paths import is_address
 from holotype.data.storage import StorageError
-from holotype.data.window import WIDE_MODES, Window, apply_window, stated_window, usual_window, window_note
-from holotype.errors import InputError
-from holotype.utils.atomic import write_bytes
-from holotype.utils.device import cpu_count
+from holotype.utils.device import cpu_count, thread_map
 
 MAX_PIXELS = 178_956_970
 """Of one image. Pillow refuses more as well; the largest cameras take 150 million."""
@@ -40,6 +39,8 @@ MAX_BYTES = 1_000_000_000
 STRIP = 1 << 20
 """Pixels that are turned upright and made RGB together."""
 GREY_16 = ("I;16", "I;16L", "I;16B", "I;16N")
+WIDE_MODES = (*GREY_16, "I", "F")
+"""Pillow's modes of more than 8 bits."""
 SMALL_MODES = {"1": 1, "L": 1, "P": 1} | dict.fromkeys(GREY_16, 2)
 """Bytes of a pixel in Pillow's memory; 4 in all other modes."""
 COSTLY_MODES = {"WEBP": 16, "AVIF": 12, "HEIF": 12, "DICOM": 12}
@@ -62,15 +63,15 @@ A photograph of 16 million pixels takes 64 MiB."""
 
 
 class MemoryBudget:
-    """Memory that threads share. Each waits until there is enough; one that wants more than all of it gets all."""
+    """Memory that threads share. Each waits until enough is free; one that needs more than all of it gets all."""
 
     def __init__(self, nbytes: int) -> None:
-        self._all = self._free = nbytes
+        self._total = self._free = nbytes
         self._changed = Condition()
 
     @contextlib.contextmanager
-    def taken(self, nbytes: int) -> Iterator[None]:
-        nbytes = min(nbytes, self._all)
+    def reserve(self, nbytes: int) -> Iterator[None]:
+        nbytes = min(nbytes, self._total)
         with self._changed:
             self._changed.wait_for(lambda: self._free >= nbytes)
             self._free -= nbytes
@@ -85,7 +86,7 @@ class MemoryBudget:
 DECODE_BUDGET = MemoryBudget(max(MIN_BUDGET, BUDGET_PER_THREAD * cpu_count()))
 """Of all images that this process decodes."""
 
-Box = tuple[float, float, float, float]
+Region = tuple[float, float, float, float]
 """left, top, right, bottom in pixels."""
 
 # Pillow warns from half of MAX_PIXELS on. Such an image is decoded or becomes a problem, and the bound is ours.
@@ -94,6 +95,52 @@ if "PILLOW_BLOCK_SIZE" not in os.environ:
     # Pillow keeps pixels in blocks of 16 MiB. C libraries give back to the system what is larger than 32 MiB, and may
     # keep what is smaller for the thread that asked for it: each thread would hold on to the largest image it has read.
     Image.core.set_block_size(64 << 20)
+
+
+Window = tuple[float, float]
+"""The values that become 0 and 255."""
+DESCRIPTION, SAMPLE_TAGS = 270, ((340, 341), (280, 281))
+TOP_12, TOP_16 = 4095, 65535
+
+
+def file_window(image: Image.Image) -> Window | None:
+    """Return the window that an open file states; None where it states no valid one."""
+    low: Any = None
+    high: Any = None
+    if image.format == "TIFF":
+        tags = getattr(image, "tag_v2", {})
+        text = str(tags.get(DESCRIPTION, ""))
+        ends = [re.search(rf"^{name}=([-+.\deE]+)\s*$", text, re.MULTILINE) for name in ("min", "max")]
+        if ends[0] and ends[1]:
+            low, high = ends[0][1], ends[1][1]
+        else:
+            pairs = [(tags[first], tags[last]) for first, last in SAMPLE_TAGS if {first, last} <= {*tags}]
+            low, high = pairs[0] if pairs else (None, None)
+    elif image.format == "PNG" and isinstance(stated := image.info.get("window"), str):
+        low, _, high = stated.partition(",")
+    try:
+        window = tuple(float(end[0] if isinstance(end, tuple) else end) for end in (low, high))
+    except (TypeError, ValueError, IndexError):
+        return None
+    return window if all(map(math.isfinite, window)) and window[0] < window[1] else None  # type: ignore[return-value]
+
+
+def default_window(image: Image.Image) -> Window:
+    """Return the window of a decoded 16-bit image whose file states none."""
+    top = np.asarray(image).max(initial=0)
+    return 0.0, float(TOP_12 if top <= TOP_12 else TOP_16)
+
+
+def window_note(window: Window) -> str:
+    """Return the note about the grey values that are shown."""
+    return f"grey values from {window[0]:,g} to {window[1]:,g} shown"
+
+
+def apply_window(values: np.ndarray, window: Window) -> np.ndarray:
+    """(H, W) grey values of any type -> (H, W) uint8; NaN becomes black."""
+    low, high = window
+    scaled = (values.astype(np.float32) - np.float32(low)) * np.float32(255 / (high - low))
+    return np.rint(np.clip(np.nan_to_num(scaled), 0, 255)).astype(np.uint8)
 
 
 class ImageProblem(Exception):
@@ -111,20 +158,20 @@ def read_image(path: str) -> tuple[Image.Image, str]:
 
 
 class OpenImage:
-    """An image whose file is open. What decoding takes is known; the pixels come on demand, upright and as RGB."""
+    """An image whose file is open and whose memory need is known; the pixels come on demand, upright and as RGB."""
 
     def __init__(
         self,
         image: Image.Image,
         path: str,
         nbytes: int,
-        part: CutBox | None = None,
-        drafted: tuple[int, tuple[int, int]] | None = None,
+        box: Box | None = None,
+        shrunk: tuple[int, tuple[int, int]] | None = None,
     ) -> None:
-        """part: the box that is wanted of it; None = the whole. drafted: how many times smaller it is decoded, and its
-        size in the file."""
-        self._image, self._path, self._wanted = image, path, part
-        self._drafted = drafted or (1, image.size)
+        """box: the part of the image to return; None = the whole. shrunk: how many times smaller the file is decoded,
+        and its size in the file."""
+        self._image, self._path, self._box = image, path, box
+        self._shrunk = shrunk or (1, image.size)
         self._orientation = 1
         self._window: Window | None = None
         self.nbytes = nbytes
@@ -138,22 +185,22 @@ class OpenImage:
         self._image.load()
         if min(self._image.size) < 1:
             raise ImageProblem(f"{self._path} has no pixels.")
-        depth = ""
+        grey = ""
         if self._image.mode in WIDE_MODES:
-            self._window = stated_window(self._image)
+            self._window = file_window(self._image)
             if self._window is None and self._image.mode in ("I", "F"):
                 raise ImageProblem(
                     f"{self._path} has 32-bit values and states no window; save it with 8 or 16 bits, or with one."
                 )
-            self._window = self._window or usual_window(self._image)
-            depth = window_note(self._window)
+            self._window = self._window or default_window(self._image)
+            grey = window_note(self._window)
         elif "shown" in self._image.info and self._image.format == "DICOM":
-            depth = window_note(self._image.info["shown"])
-        self._orientation, exif = _orientation(self._image)
-        self.note = "; ".join(note for note in (frames, exif, depth) if note)
+            grey = window_note(self._image.info["shown"])
+        self._orientation, exif = exif_orientation(self._image)
+        self.note = "; ".join(note for note in (frames, exif, grey) if note)
 
-    def shot(self) -> ExifData:
-        """Return when, where and with which camera it was taken; to be asked before `load`."""
+    def exif(self) -> ExifData:
+        """Return when, where and with which camera it was taken; call it before `load`."""
         return exif_from_bytes(self._image)
 
     @contextlib.contextmanager
@@ -172,32 +219,33 @@ class OpenImage:
         return right - left, bottom - top
 
     @property
-    def whole(self) -> tuple[int, int]:
-        """Return the size that it would have if it were not decoded smaller."""
-        left, top, right, bottom = self._cut(self._drafted[1])
+    def full_size(self) -> tuple[int, int]:
+        """Return the size that it has without decoding it smaller."""
+        left, top, right, bottom = self._cut(self._shrunk[1])
         return right - left, bottom - top
 
     @property
-    def frame(self) -> Box:
-        """Return where all of that lies in `rgb`: of an image decoded smaller, the last pixels are less than one."""
-        times, stored = self._drafted
-        if self._wanted is not None:
+    def region(self) -> Region:
+        """Return where the full size lies in `rgb`: of an image decoded smaller, the last pixels are less than one."""
+        times, stored = self._shrunk
+        if self._box is not None:
             return 0, 0, *self.size
         width, height = stored[0] / times, stored[1] / times
         left = self._image.width - width if self._orientation in (2, 3, 7, 8) else 0
         top = self._image.height - height if self._orientation in (3, 4, 6, 7) else 0
-        box = (left, top, left + width, top + height)
-        return box if self._orientation < 5 else (box[1], box[0], box[3], box[2])
+        if self._orientation < 5:
+            return left, top, left + width, top + height
+        return top, left, top + height, left + width
 
     def _cut(self, size: tuple[int, int]) -> Rectangle:
-        """Return what is wanted of the upright image. size: as stored."""
+        """Return the box, or the whole, in pixels of the upright image. size: as stored."""
         width, height = size if self._orientation < 5 else size[::-1]
-        return self._wanted.cut((width, height)) if self._wanted else (0, 0, width, height)
+        return self._box.cut((width, height)) if self._box else (0, 0, width, height)
 
     def rgb(self) -> Image.Image:
         """Return the whole image, or the box of it."""
         left, top, right, bottom = self._cut(self._image.size)
-        if _is_rgb(self._image) and self._orientation == 1 and self._wanted is None:
+        if _is_rgb(self._image) and self._orientation == 1 and self._box is None:
             return self._image
         lines = max(1, STRIP // (right - left))
         if bottom - top <= lines:
@@ -225,11 +273,11 @@ class OpenImage:
 
 
 @contextlib.contextmanager
-def open_image(path: str, about: int | None = None) -> Iterator[OpenImage]:
+def open_image(path: str, min_side: int | None = None) -> Iterator[OpenImage]:
     """Open the image at `path`, "file", "file#index" or an address, with a box or without. Whatever goes wrong before
     it is closed becomes an ImageProblem.
 
-    about: a JPEG may be decoded smaller and quicker, with sides of at least so many pixels.
+    min_side: a JPEG may be decoded smaller and quicker, with sides of at least so many pixels.
     """
     try:
         name, box = split_box(path)
@@ -244,13 +292,13 @@ def open_image(path: str, about: int | None = None) -> Iterator[OpenImage]:
         if (os.path.getsize(name) if isinstance(content, str) else content.getbuffer().nbytes) == 0:
             raise ImageProblem(f"{path} is empty (0 bytes).")
         with _opened(content) as file:
-            if about and file.format == "TIFF":
-                _seek_reduced(file, math.ceil(about / min(box.w, box.h)) if box else about)
+            least = math.ceil(min_side / min(box.w, box.h)) if min_side and box else min_side
+            if least and file.format == "TIFF":
+                _seek_reduced(file, least)
             size, times = file.size, 1
-            if about and file.format in ("JPEG", "MPO") and file.mode == "RGB":
-                least = math.ceil(about / min(box.w, box.h)) if box else about
-                if drafted := file.draft("RGB", (least, least)):
-                    times = round(size[0] / drafted[1][2])
+            can_shrink = file.format in ("JPEG", "MPO") and file.mode == "RGB"
+            if least and can_shrink and (drafted := file.draft("RGB", (least, least))):
+                times = round(size[0] / drafted[1][2])
             nbytes = decoding_bytes(file, size, box)
             if math.prod(file.size) > MAX_PIXELS or nbytes > MAX_BYTES:
                 sides = f"{size[0]:,} x {size[1]:,} pixels"
@@ -285,14 +333,14 @@ def _opened(content: str | io.BytesIO) -> Image.Image:
                 Image.MAX_IMAGE_PIXELS = bound
 
 
-def _seek_reduced(file: Image.Image, about: int) -> None:
-    """Go to the smallest page of a scan that shows the whole of it with sides of at least `about` pixels."""
+def _seek_reduced(file: Image.Image, least: int) -> None:
+    """Go to the smallest page of a scan that shows the whole of it with sides of at least `least` pixels."""
     (width, height), best = file.size, (math.prod(file.size), 0)
     for page in range(1, min(getattr(file, "n_frames", 1), MAX_PAGES)):
         file.seek(page)
         w, h = file.size
         alike = abs(w * height - h * width) <= SAME_SHAPE * width * height
-        if alike and min(w, h) >= about and w < width:
+        if alike and min(w, h) >= least and w < width:
             best = min(best, (w * h, page))
     file.seek(best[1])
 
@@ -314,11 +362,11 @@ def _decode_error(error: Exception, path: str) -> str:
     return f"{path} is damaged or cut off ({' '.join(str(error).split())})."
 
 
-def decoding_bytes(image: Image.Image, size: tuple[int, int], box: CutBox | None = None) -> int:
+def decoding_bytes(image: Image.Image, size: tuple[int, int], box: Box | None = None) -> int:
     """Return the memory that an open image, or a box of it, takes at most until it is RGB, from what its head says.
     size: as it is in the file."""
-    kept = math.prod(image.size) * SMALL_MODES.get(image.mode, 4)
-    decoding = kept
+    stored = math.prod(image.size) * SMALL_MODES.get(image.mode, 4)
+    decoding = stored
     if image.format in COSTLY_MODES:
         decoding = math.prod(size) * COSTLY_MODES[image.format]
     elif image.format in ("JPEG", "MPO") and image.info.get("progressive"):
@@ -330,8 +378,8 @@ def decoding_bytes(image: Image.Image, size: tuple[int, int], box: CutBox | None
         decoding += size[0] * min(size[1], lines if isinstance(lines, int) else size[1]) * 5
     # A PNG file may have EXIF data behind the pixels, and asking for them would decode it.
     head_only = image.format == "PNG" and "exif" not in image.info
-    ready = _is_rgb(image) and box is None and (head_only or _orientation(image)[0] == 1)
-    return max(decoding, kept if ready else kept + 4 * math.prod(image.size))
+    ready = _is_rgb(image) and box is None and (head_only or exif_orientation(image)[0] == 1)
+    return max(decoding, stored if ready else stored + 4 * math.prod(image.size))
 
 
 def _is_rgb(image: Image.Image) -> bool:
@@ -349,8 +397,8 @@ def _frames_note(image: Image.Image) -> str:
     return f"first of {frames} frames used"
 
 
-def _orientation(image: Image.Image) -> tuple[int, str]:
-    """Return how its EXIF data ask to turn it, a key of TURNS or 1, and a note.
+def exif_orientation(image: Image.Image) -> tuple[int, str]:
+    """Return the EXIF orientation, a key of TURNS or 1, and a note.
 
     ImageOps.exif_transpose also writes the EXIF data anew, which fails on some that can be read.
     """
@@ -371,90 +419,123 @@ def _to_rgb(image: Image.Image, window: Window | None = None) -> Image.Image:
     return image if image.mode == "RGB" else image.convert("RGB")
 
 
-ArrayImage = str | os.PathLike[str] | Image.Image | np.ndarray
-"""A path, a PIL image, or pixels (H, W), (H, W, 1), (H, W, 3) or (H, W, 4): uint8, or floats from 0 to 1."""
-
-
-def to_image_list(pictures: Iterable[Any]) -> list[Any]:
-    """Return the pictures one by one; a single one is refused."""
-    if isinstance(pictures, str | os.PathLike | Image.Image):
-        raise InputError("One image was given where a list of images is needed; put it into a list.")
-    return list(pictures)
-
-
-def save_images(pictures: Iterable[Any], folder: Path | str) -> list[str]:
-    """Return the path of every picture: absolute for a path; PIL images and arrays are written to `folder`.
-
-    A file is named after its place in the list and its pixels, so that other pictures never replace it.
-    """
-    pictures = to_image_list(pictures)
-    digits = max(5, len(str(len(pictures))))
-    paths = []
-    for number, picture in enumerate(pictures):
-        if isinstance(picture, str | os.PathLike):
-            given = os.fspath(picture)
-            paths.append(given if is_address(str(given)) else os.path.abspath(given))
-            continue
-        image = _for_png(_to_image(picture, number))
-        digest = hashlib.sha256(f"{image.mode} {image.size} ".encode() + image.tobytes()).hexdigest()[:12]
-        path = Path(os.path.abspath(folder)) / f"{number:0{digits}d}-{digest}.png"
-        if not path.is_file():
-            write_bytes(path, encode_image(image, "PNG"))
-        paths.append(str(path))
-    return paths
-
-
-def read_resized(path: str, side: int, about: int, *, enlarge: bool = False) -> Image.Image:
+def read_resized(path: str, side: int, min_side: int, *, enlarge: bool = False) -> Image.Image:
     """Read an image in RGB, its longer side shrunk to `side` pixels. Raises ImageProblem.
 
-    about: as of `open_image`. enlarge: let a smaller one grow to that size.
+    min_side: as of `open_image`. enlarge: let a smaller one grow to that size.
     """
-    with open_image(path, about=about) as image, DECODE_BUDGET.taken(image.nbytes), image.loaded():
+    with open_image(path, min_side) as image, DECODE_BUDGET.reserve(image.nbytes), image.loaded():
         scale = side / max(image.size) if enlarge else min(1.0, side / max(image.size))
         width, height = (max(1, round(length * scale)) for length in image.size)
-        how = Image.Resampling.BICUBIC if scale > 1 else Image.Resampling.LANCZOS
-        return image.rgb().resize((width, height), how, reducing_gap=2.0)
+        resampling = Image.Resampling.BICUBIC if scale > 1 else Image.Resampling.LANCZOS
+        return image.rgb().resize((width, height), resampling, reducing_gap=2.0)
 
 
-def encode_image(image: Image.Image, format: str, **how: Any) -> bytes:
-    """Return what a file of an image holds, for whoever writes it. how: of Pillow's `save`.
+def encode_image(image: Image.Image, format: str, **options: Any) -> bytes:
+    """Return the bytes of an image file. options: of Pillow's `save`.
 
     Pillow itself, given a file, does not notice where the last bytes of it no longer fit on the disk.
     """
     content = io.BytesIO()
-    image.save(content, format=format, **how)
+    image.save(content, format=format, **options)
     return content.getvalue()
 
 
-def _to_image(picture: Any, number: int) -> Image.Image:
-    if isinstance(picture, Image.Image):
-        return picture
-    try:
-        pixels = np.asarray(picture)  # a tensor on the CPU becomes an array as well
-    except (TypeError, ValueError, RuntimeError) as error:
-        raise InputError(f"Image {number} is not a path, a PIL image or an array ({error}).") from error
-    if pixels.ndim == 3 and pixels.shape[2] == 1:
-        pixels = pixels[:, :, 0]
-    if not (pixels.ndim == 2 or (pixels.ndim == 3 and pixels.shape[2] in (3, 4))) or not pixels.size:
-        raise InputError(f"Image {number} has the shape {pixels.shape}; give (height, width[, 3]).")
-    if pixels.dtype != np.uint8:
-        top = {"i": 255, "u": 255, "b": 1, "f": 1}.get(pixels.dtype.kind, 0)
-        if not (top and pixels.min() >= 0 and pixels.max() <= top):
-            raise InputError(
-                f"Image {number} holds {pixels.dtype} values; give uint8, or floats from 0 to 1."
-            )
-        pixels = np.round(pixels.astype(np.float64) * (255 / top)).astype(np.uint8)
-    return Image.fromarray(np.ascontiguousarray(pixels))
+LONGEST_SIDE_RATIO = 4
+"""An image's longer side is cut to at most this many times its shorter side."""
+DRAFT = 2
+"""An image that is decoded smaller keeps at least so many times the sides that it is shrunk to: JPEG files are decoded
+at 1/2, 1/4 or 1/8 of their sides, as for thumbnails, which takes a fifth of the time for 12 million pixels."""
+DRAFT_ERROR = (4, 24)
+"""Mean and largest difference from the pixels of the image decoded whole, of 255, that tests allow for noise and hard
+chequers, the worst cases. A photograph differs by less than 1 in the mean."""
 
 
-def _for_png(image: Image.Image) -> Image.Image:
-    """Return the first frame, upright, in a mode that PNG files have.
+class Decoded(NamedTuple):
+    """One image; (0, 0, 3) pixels if it has a problem."""
 
-    A file written from memory has no EXIF data left to say how it is to be turned.
+    pixels: np.ndarray
+    problem: str
+    note: str
+
+
+def decode_one(path: str, short: int, draft: int = DRAFT) -> Decoded:
+    """Read an image and bring its shorter side to `short`; whatever goes wrong becomes its problem.
+
+    draft: 0 decodes every image whole.
     """
-    orientation, _ = _orientation(image)
-    if orientation in TURNS:
-        image = image.transpose(TURNS[orientation])
-    if image.mode == "P":  # its pixels are numbers of colours, and the digest does not see these
-        return image.convert("RGBA" if "transparency" in image.info else "RGB")
-    return image if image.mode in ("1", "L", "LA", "RGB", "RGBA", "I;16") else image.convert("RGB")
+    try:
+        with (
+            open_image(path, draft * short) as image,
+            DECODE_BUDGET.reserve(image.nbytes),
+            image.loaded(),
+        ):
+            size, crop, note = _resized_size(image.full_size, short)
+            left, top, right, bottom = image.region
+            x, y = (right - left) / image.full_size[0], (bottom - top) / image.full_size[1]
+            if crop is not None:
+                crop = (left + x * crop[0], top + y * crop[1], left + x * crop[2], top + y * crop[3])
+            resized = image.rgb().resize(size, Image.Resampling.BICUBIC, crop or image.region)
+        return Decoded(np.asarray(resized), "", "; ".join(filter(None, (image.note, note))))
+    except ImageProblem as problem:
+        return Decoded(np.empty((0, 0, 3), dtype=np.uint8), str(problem), "")
+
+
+def _resized_size(size: tuple[int, int], short: int) -> tuple[tuple[int, int], Region | None, str]:
+    """Return the size that brings the shorter side to `short`; where the longer side is cut, also the part to take and
+    a note."""
+    width, height = size
+    side = min(width, height)
+    to_width, to_height = short * width // side, short * height // side
+    limit = LONGEST_SIDE_RATIO * short
+    if max(to_width, to_height) <= limit:
+        return (to_width, to_height), None, ""
+    # Only the middle is ever computed: a strip one pixel high would fill the memory if resized whole.
+    keep_width, keep_height = min(to_width, limit), min(to_height, limit)
+    x, y = (to_width - keep_width) // 2, (to_height - keep_height) // 2
+    left, right = x * width / to_width, (x + keep_width) * width / to_width
+    top, bottom = y * height / to_height, (y + keep_height) * height / to_height
+    note = f"{width} x {height} pixels: only the middle used, {LONGEST_SIDE_RATIO} times the shorter side"
+    return (keep_width, keep_height), (left, top, right, bottom), note
+
+
+class DecodedImages:
+    """Decoded images that are needed once more, as many as `limit` bytes hold."""
+
+    def __init__(self, limit: int) -> None:
+        self.limit = limit
+        self._images: dict[tuple[str, int], Decoded] = {}
+
+    def add(self, path: str, short: int, image: Decoded) -> None:
+        if image.pixels.nbytes <= self.limit and not image.problem:
+            self.limit -= image.pixels.nbytes
+            self._images[path, short] = image
+
+    def take(self, path: str, short: int) -> Decoded | None:
+        """Remove and return an image."""
+        return self._images.pop((path, short), None)
+
+    def clear(self) -> None:
+        self._images.clear()
+
+
+def decode_in_order(
+    paths: Sequence[str],
+    short: int,
+    workers: int | None,
+    progress: bool,
+    *,
+    draft: int = DRAFT,
+    decoded: DecodedImages | None = None,
+) -> Generator[Decoded, None, None]:
+    """Decode in threads and yield in the order of `paths`, with a bar on the terminal.
+
+    Processes are no faster, on two processors and on sixteen (docs/performance.md).
+
+    workers: threads, by default one a processor. draft: as of decode_one. decoded: images that are read already.
+    """
+
+    def find_or_decode(path: str) -> Decoded:
+        return (decoded.take(path, short) if decoded else None) or decode_one(path, short, draft)
+
+    yield from thread_map(find_or_decode, paths, "Reading images", progress, workers or cpu_count())

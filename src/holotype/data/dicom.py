@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 from PIL import Image, ImageFile
 
+from holotype.data.decode import Window, apply_window
 from holotype.data.image_files import DICOM, ArchiveProblem
-from holotype.data.window import Window, apply_window
 
 FORMAT = "DICOM"
 PREAMBLE = 128

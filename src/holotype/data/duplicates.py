@@ -69,9 +69,9 @@ def is_readable(path: str) -> bool:
 
 def _scan_one(path: str) -> tuple[np.ndarray | None, ExifData, str]:
     try:
-        with open_image(path, about=ABOUT_EQUAL) as image:
-            shot = image.shot()
-            with DECODE_BUDGET.taken(image.nbytes), image.loaded():
+        with open_image(path, min_side=ABOUT_EQUAL) as image:
+            shot = image.exif()
+            with DECODE_BUDGET.reserve(image.nbytes), image.loaded():
                 small = image.rgb().resize((HASH_COLUMNS, HASH_ROWS), Image.Resampling.BOX)
                 return np.asarray(small), shot, ""
     except ImageProblem as problem:

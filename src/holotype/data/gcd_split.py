@@ -26,14 +26,14 @@ def gcd_split(benchmark: Benchmark, *, share: float = 0.5, seed: int = 0, strati
     true, known = benchmark.train.label, set(benchmark.known)
     draw = np.random.RandomState(seed)
 
-    def drawn(rows: np.ndarray, fewest: int) -> np.ndarray:
-        return rows[draw.permutation(len(rows))[: max(fewest, int(share * len(rows)))]]
+    def sample(rows: np.ndarray, at_least: int) -> np.ndarray:
+        return rows[draw.permutation(len(rows))[: max(at_least, int(share * len(rows)))]]
 
     label = np.full(len(true), "", dtype=object)
     if stratified:
-        parts = [drawn(np.flatnonzero(true == name), 1) for name in benchmark.known]
+        parts = [sample(np.flatnonzero(true == name), 1) for name in benchmark.known]
     else:
-        parts = [drawn(np.flatnonzero(np.array([name in known for name in true], dtype=bool)), 0)]
+        parts = [sample(np.flatnonzero(np.array([name in known for name in true], dtype=bool)), 0)]
     rows = np.concatenate(parts)
     label[rows] = true[rows]
     return replace(benchmark.train, label=label, known=benchmark.known, truth=true, name=benchmark.name)
@@ -76,8 +76,8 @@ def hold_out(table: Table, share: float, seed: int) -> tuple[Table, np.ndarray]:
         free &= ~table.labelled
     draw, rows = np.random.RandomState(seed), []
     for name in sorted(set(table.classes[free])):
-        own = np.flatnonzero(free & (table.classes == name))
-        rows.append(own[draw.permutation(len(own))[: int(share * len(own))]])
+        members = np.flatnonzero(free & (table.classes == name))
+        rows.append(members[draw.permutation(len(members))[: int(share * len(members))]])
     out = np.sort(np.concatenate(rows)) if rows else np.empty(0, dtype=np.int64)
     return table.take(np.setdiff1d(np.arange(len(table)), out)), out
 

@@ -24,7 +24,7 @@ import torch
 from torch import Tensor
 
 from holotype.data.augment import CropParams
-from holotype.data.decode_stream import DecodedImages, decode_in_order
+from holotype.data.decode import DecodedImages, decode_in_order
 from holotype.errors import InputError
 from holotype.utils.device import cpu_count
 from holotype.utils.memory import LEVELS, PLACE_NAMES, Budget, Level, is_out_of_memory
@@ -365,3 +365,30 @@ def _move(store: ImageStore, level: Level, device: torch.device, folder: Path) -
 
 def _to_host(pixels: Tensor) -> Tensor:
     return torch.from_numpy(np.empty(pixels.numel(), dtype=np.uint8)).copy_(pixels)
+
+
+@dataclass(frozen=True, eq=False)
+class VectorStore:
+    """N vectors of length 1 in the place of decoded images, with the same properties as an ImageStore."""
+
+    vectors: Tensor
+    """(N, D) float32."""
+    neighbour: Tensor
+    """(N, n) int64: rows of the nearest other vectors, from which views are made."""
+    problem: np.ndarray
+    note: np.ndarray = field(init=False)
+    level = "host"
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "note", np.full(len(self.vectors), "", dtype=object))
+
+    def __len__(self) -> int:
+        return len(self.vectors)
+
+    @property
+    def nbytes(self) -> int:
+        return self.vectors.numel() * self.vectors.element_size()
+
+    @property
+    def device(self) -> torch.device:
+        return self.vectors.device

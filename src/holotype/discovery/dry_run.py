@@ -20,7 +20,7 @@ import torch
 
 from holotype.config.schema import DiscoverConfig
 from holotype.data.bursts import with_groups
-from holotype.data.decode_stream import decode_in_order
+from holotype.data.decode import decode_in_order
 from holotype.data.duplicates import MAX_PAIRS, Pair, same_pictures, scan_thumbnails
 from holotype.data.exif import ExifData
 from holotype.data.image_store import CROP_FRACTION

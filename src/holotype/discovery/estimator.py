@@ -4,7 +4,7 @@
     found.labels_                                   # "Sneaker", "new-01", ...
     found.predict(new_paths)
 
-Images are paths, PIL images or arrays (data/decode.py). Those in memory are written as PNG files into the run
+Images are paths, PIL images or arrays (data/arrays.py). Those in memory are written as PNG files into the run
 folder, so that the report can show them. A table of numbers (n, D) holds features of any network, one row each: they
 are clustered as they are (discovery/feature_categories.py), and nothing is trained or written.
 """
@@ -26,8 +26,7 @@ from sklearn.base import BaseEstimator, ClusterMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
 
 from holotype.config.schema import DiscoverConfig
-from holotype.data.arrays import to_label_column
-from holotype.data.decode import ArrayImage, save_images, to_image_list
+from holotype.data.arrays import ArrayImage, save_images, to_image_list, to_label_column
 from holotype.data.table import Table
 from holotype.discovery.feature_categories import FeatureCategories, is_image_list
 from holotype.errors import InputError

@@ -105,7 +105,7 @@ def _tower_features(run: Path, tower: TextTower) -> tuple[list[str], np.ndarray]
         for digest in new[first : first + TOWER_BATCH]:
             with contextlib.suppress(ImageProblem):
                 path = locate_image(paths[digest], found.facts.root)
-                pictures[digest] = read_resized(path, TOWER_SIDE, about=TOWER_SIDE)
+                pictures[digest] = read_resized(path, TOWER_SIDE, min_side=TOWER_SIDE)
         if pictures:
             held |= dict(zip(pictures, tower.encode_images([*pictures.values()]), strict=True))
     if new and held:

@@ -18,7 +18,7 @@ import numpy as np
 
 from holotype.config.schema import NO, DiscoverConfig
 from holotype.data.boxes import split_box
-from holotype.data.decode_stream import DecodedImages
+from holotype.data.decode import DecodedImages
 from holotype.data.load import check_trainable
 from holotype.data.table import Table
 from holotype.discovery.backbone_choice import BackboneChoice

@@ -23,7 +23,7 @@ from holotype.clustering.k_curve import CountEstimate
 from holotype.config.schema import AUTO, NO
 from holotype.data import detections
 from holotype.data.bursts import SECONDS, count_units, find_bursts, spread_labels, with_groups
-from holotype.data.decode_stream import DecodedImages
+from holotype.data.decode import DecodedImages
 from holotype.data.exif import ExifData, read_exif_all
 from holotype.data.load import check_trainable
 from holotype.data.table import Table

@@ -27,7 +27,7 @@ from torch import Tensor
 
 from holotype.config.schema import BackboneConfig
 from holotype.data.augment import centre_crops
-from holotype.data.decode_stream import DRAFT, Decoded, DecodedImages, decode_in_order
+from holotype.data.decode import DRAFT, Decoded, DecodedImages, decode_in_order
 from holotype.data.hashing import FileStamp, file_stamps, image_digests
 from holotype.data.image_store import CROP_FRACTION
 from holotype.data.paths import relative

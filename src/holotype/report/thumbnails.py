@@ -121,7 +121,7 @@ def _make_sheet(
 def _thumbnail(file: str, text: str | None = None) -> Image.Image | None:
     """Return the image in RGB, longer side SIDE, or else a card with the text; None where there is neither."""
     try:
-        return read_resized(file, SIDE, about=2 * SIDE, enlarge=True)
+        return read_resized(file, SIDE, min_side=2 * SIDE, enlarge=True)
     except ImageProblem:
         return None if text is None else text_card(text)
 

@@ -24,7 +24,7 @@ from safetensors.torch import load, save
 from torch import Tensor, nn
 
 from holotype.config.schema import BackboneConfig, resolved_backbone
-from holotype.data.decode import ArrayImage, save_images
+from holotype.data.arrays import ArrayImage, save_images
 from holotype.data.image_store import ImageStore
 from holotype.errors import InputError
 from holotype.methods import Method, Task, check_code_allowed, find_method
@@ -118,7 +118,7 @@ class TrainedModel:
     """The backbone as it was, where there is an LDA, which looks through it."""
 
     def features(self, images: Iterable[ArrayImage], progress: bool = False) -> ModelReader:
-        """Return features of the centre crops of paths, PIL images or arrays (data/decode.py)."""
+        """Return features of the centre crops of paths, PIL images or arrays (data/arrays.py)."""
         with TemporaryDirectory(prefix="holotype-", ignore_cleanup_errors=True) as folder:
             parts = list(self.stream(save_images(images, folder), progress)) or [
                 self._look_at(self._decode([]))

@@ -23,12 +23,11 @@ from holotype.config.schema import ProtocolConfig
 from holotype.data.arrays import read_side
 from holotype.data.bursts import one_per_burst
 from holotype.data.datasets.registry import BENCHMARKS, Benchmark, load_benchmark
-from holotype.data.decode_stream import DecodedImages
+from holotype.data.decode import DecodedImages
 from holotype.data.gcd_split import as_benchmark, gcd_split, held_out, hidden, hold_out, with_known
-from holotype.data.image_store import ImageStore, SpillConfig, place_pixels
+from holotype.data.image_store import ImageStore, SpillConfig, VectorStore, place_pixels
 from holotype.data.load import check_trainable, load_table
 from holotype.data.table import Table
-from holotype.data.vector_store import VectorStore
 from holotype.errors import InputError
 from holotype.losses.ops import l2_normalize
 from holotype.methods import Method, Task, find_method

@@ -283,7 +283,7 @@ async def child_lines(*words: str, given: bytes = b"") -> AsyncIterator[bytes]:
 
 def encode_picture(file: str, side: int) -> bytes:
     """Shrink the longer side of an image to `side`, and return it as a JPEG file of the pixels alone."""
-    pixels = read_resized(file, side, about=side).copy()
+    pixels = read_resized(file, side, min_side=side).copy()
     pixels.info = {}
     return encode_image(pixels, "JPEG", quality=85)
 

@@ -13,10 +13,9 @@ import torch
 from torch import Tensor, nn
 
 from holotype.config.schema import TrainConfig
-from holotype.data.image_store import ImageStore
+from holotype.data.image_store import ImageStore, VectorStore
 from holotype.data.samplers import keyed_generator
 from holotype.data.table import Table, first_frames
-from holotype.data.vector_store import VectorStore
 from holotype.methods.base import Images, Method, Prediction, Progress, Stage
 from holotype.models.backbone import Backbone
 from holotype.models.token_cache import TokenCache

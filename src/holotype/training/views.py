@@ -22,9 +22,8 @@ from torch import Tensor
 
 from holotype.config.schema import TrainConfig
 from holotype.data.augment import CropParams, Recipe, apply_recipe, centre_crops, draw_crops, draw_recipe
-from holotype.data.image_store import ImageStore
+from holotype.data.image_store import ImageStore, VectorStore
 from holotype.data.samplers import keyed_generator
-from holotype.data.vector_store import VectorStore
 from holotype.errors import InputError
 from holotype.methods.base import Method, Stage, Views
 from holotype.models.backbone import Backbone

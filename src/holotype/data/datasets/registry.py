@@ -1,7 +1,7 @@
 """Registry of the GCD benchmarks: load one from its official layout, check a copy.
 
-A layout (cub.py, cars.py, ...) says which images there are and of which class; splits/*.json says which classes
-are known; here both become a Benchmark. Which images are labelled is gcd_split.py's business.
+A layout (layouts.py) lists the images and their classes, splits/*.json names the known classes, and both together are
+a Benchmark. gcd_split.py draws the labelled images.
 """
 
 from __future__ import annotations
@@ -9,17 +9,24 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 
 import numpy as np
 
-from holotype.data.datasets.aircraft import list_aircraft
-from holotype.data.datasets.base import ClassSplit, Listing, MissingFile, SplitListing
-from holotype.data.datasets.cars import list_cars
-from holotype.data.datasets.cifar import list_cifar10, list_cifar100
-from holotype.data.datasets.cub import list_cub
-from holotype.data.datasets.image_folder import list_cifar100_200, list_herbarium19, list_imagenet100
+from holotype.data.datasets.layouts import (
+    ClassSplit,
+    Listing,
+    MissingFile,
+    SplitListing,
+    list_aircraft,
+    list_cars,
+    list_cifar10,
+    list_cifar100,
+    list_cifar100_200,
+    list_cub,
+    list_herbarium19,
+    list_imagenet100,
+)
 from holotype.data.paths import is_address, is_pattern
 from holotype.data.table import Table
 from holotype.errors import InputError
@@ -44,7 +51,7 @@ class Benchmark:
 
 @dataclass(frozen=True)
 class DatasetInfo:
-    """What splits/NAME.json says of a benchmark."""
+    """The packaged facts of a benchmark, splits/NAME.json."""
 
     title: str
     origin: str
@@ -59,24 +66,24 @@ class DatasetInfo:
 
 @dataclass(frozen=True)
 class CheckReport:
-    """What `check` found in a folder."""
+    """Which files of a benchmark a folder holds."""
 
-    what: str
+    title: str
     """Name, title and folder."""
     found: tuple[str, ...]
     missing: tuple[str, ...]
     origin: str
     ok: bool
-    """Can the benchmark be trained on? Test images may still be missing."""
+    """Whether the benchmark can be trained on; test images may still be missing."""
 
     def __str__(self) -> str:
         parts = {"found  ": self.found, "missing": self.missing, "source ": (self.origin,)}
         lines = [f"  {name}  {text}" for name, texts in parts.items() for text in texts]
-        return "\n".join([f"{self.what}: {'ready' if self.ok else 'not ready'}", *lines])
+        return "\n".join([f"{self.title}: {'ready' if self.ok else 'not ready'}", *lines])
 
 
 def _list_sample(root: Path, split: ClassSplit) -> Listing:
-    """List the embedded sample; `root` does not matter."""
+    """The embedded sample; `root` does not matter."""
     with np.load(SAMPLE, allow_pickle=False) as arrays:
         classes = tuple(str(name) for name in arrays["classes"])
         label = [int(index) for index in arrays["y"]]
@@ -85,6 +92,7 @@ def _list_sample(root: Path, split: ClassSplit) -> Listing:
 
 
 EMBEDDED = ("fashion-sample",)
+"""Data sets that come with the package."""
 LAYOUTS: dict[str, Callable[[Path, ClassSplit], Listing]] = {
     "cub": list_cub,
     "scars": list_cars,
@@ -97,6 +105,8 @@ LAYOUTS: dict[str, Callable[[Path, ClassSplit], Listing]] = {
     "scars-8137": list_cars,
     "fashion-sample": _list_sample,
 }
+BENCHMARKS = tuple(LAYOUTS)
+"""Names of all benchmarks."""
 
 
 def read_dataset_info(name: str) -> DatasetInfo:
@@ -107,15 +117,10 @@ def read_dataset_info(name: str) -> DatasetInfo:
     return DatasetInfo(raw["title"], raw["origin"], raw["classes"], raw["train"], raw["test"], split)
 
 
-def load_benchmark(
-    name: str, root: Path | str | None = None, *, split: ClassSplit | None = None
-) -> Benchmark:
-    """Load the benchmark whose files lie in `root` (the folder of its archive, or the one above).
-
-    split: other classes than the published ones; the numbers of classes and images are then taken as found.
-    """
+def load_benchmark(name: str, root: Path | str | None = None) -> Benchmark:
+    """Load the benchmark whose files lie in `root` (the folder of its archive, or the one above)."""
     base, facts = _checked_root(name, root), read_dataset_info(name)
-    listing = _listing(name, base, split or facts.split, facts.origin)
+    listing = _listing(name, base, facts)
     test = listing.test
     if test is not None and test.path and len(test.absent()) >= len(test.path):
         test = None  # a copy for training only
@@ -123,13 +128,10 @@ def load_benchmark(
         if images is not None and (absent := images.absent()):
             lost = f"{absent[0]} is missing, with {len(absent):,} of {len(images.path):,} {part} images"
             raise InputError(f"{name}: {lost}; the data come from {facts.origin}.")
-        if images is not None and split is None and expected not in (None, len(images.path)):
+        if images is not None and expected not in (None, len(images.path)):
             listed = f"{len(images.path):,} {part} images are listed in {listing.root}"
             raise InputError(f"{name}: {listed}, the data set has {expected:,}; get it from {facts.origin}.")
-    return _benchmark(name, listing, test, split or facts.split)
-
-
-BENCHMARKS: dict[str, Callable[[Path], Benchmark]] = {name: partial(load_benchmark, name) for name in LAYOUTS}
+    return _benchmark(name, listing, test, facts.split)
 
 
 def check_dataset(dataset: str) -> None:
@@ -141,26 +143,24 @@ def check_dataset(dataset: str) -> None:
     raise InputError(f"There is no data set, file or folder called {dataset!r}{near}; give {known}.")
 
 
-def check_benchmark(
-    name: str, root: Path | str | None = None, *, split: ClassSplit | None = None
-) -> CheckReport:
-    """Look at the files of a benchmark and say what is there, what is missing and where it comes from."""
+def check_benchmark(name: str, root: Path | str | None = None) -> CheckReport:
+    """Return which files of a benchmark exist, which are missing and where they come from."""
     base, facts = _checked_root(name, root), read_dataset_info(name)
     found: list[str] = []
     missing: list[str] = []
     try:
-        listing = _listing(name, base, split or facts.split, facts.origin)
+        listing = _listing(name, base, facts)
         found.append(f"{len(listing.classes):,} classes")
         for part, images in (("training", listing.train), ("test", listing.test)):
             if images is not None or facts.test != 0:
                 _report_part(part, images, found, missing)
-        load_benchmark(name, base, split=split)
+        load_benchmark(name, base)
         ok = True
     except InputError as error:
         missing.append(str(error))
         ok = False
-    what = f"{name} ({facts.title}) in {base}"
-    return CheckReport(what, tuple(found), tuple(missing), facts.origin, ok)
+    title = f"{name} ({facts.title}) in {base}"
+    return CheckReport(title, tuple(found), tuple(missing), facts.origin, ok)
 
 
 def _report_part(part: str, images: SplitListing | None, found: list[str], missing: list[str]) -> None:
@@ -187,18 +187,18 @@ def _checked_root(name: str, root: Path | str | None) -> Path:
     return Path(root).absolute()
 
 
-def _listing(name: str, root: Path, split: ClassSplit, origin: str) -> Listing:
+def _listing(name: str, root: Path, facts: DatasetInfo) -> Listing:
     """Return the layout's listing, whose classes the split must part completely."""
     try:
-        listing = LAYOUTS[name](root, split)
+        listing = LAYOUTS[name](root, facts.split)
     except MissingFile as missing:
-        raise InputError(f"{name}: {missing} is missing; the data come from {origin}.") from missing
+        raise InputError(f"{name}: {missing} is missing; the data come from {facts.origin}.") from missing
     labels = {*listing.train.label, *(listing.test.label if listing.test else ())}
     if not labels <= set(range(len(listing.classes))):
         raise InputError(
             f"{name}: {listing.root} has a class outside the {len(listing.classes)}; get it again."
         )
-    parted = sorted(split.known + split.novel)
+    parted = sorted(facts.split.known + facts.split.novel)
     if parted != list(range(len(listing.classes))):
         classes = f"{len(listing.classes)} classes were found in {listing.root}, not {len(parted)}"
         raise InputError(f"{name}: {classes}; check that the data set is complete.")
