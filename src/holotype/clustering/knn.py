@@ -32,6 +32,7 @@ def neighbour_graph(
     similarity, neighbour = nearest_neighbours(features, min(k - 1, len(features) - 1))
     keep = (similarity >= least_similarity) & (similarity > 0)
     if edges == "labelled":
+        label = label.to(neighbour.device)
         mine, theirs = label[:, None], label[neighbour]
         both, same = (mine >= 0) & (theirs >= 0), mine == theirs
         weight = torch.where(both & same, similarity[:, :1], similarity)
