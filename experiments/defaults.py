@@ -7,7 +7,8 @@ Classes of CUB, Cars (`scars-8137`) and the CIFAR-100 sample are split in two by
 chooses, half 1 confirms, and no class is in both. Each half has 24 collections (`specs`): twelve for the embedded
 backbone with the effort of a CPU, twelve for ViT-S/14 with that of a GPU; 6 to 98 classes, equal sizes to 10 : 1,
 known classes half as large as new ones, as large, or twice as large, 5, 10 or 50 % of a known class labelled. Each is
-discovered as it comes, with the number of categories counted, and scored against its truth by one matching.
+discovered as it comes, with the number of categories counted, and scored against its truth by one matching; on a GPU
+the first twelve have the effort of a CPU, too.
 
 Beside it stand, at the same number of categories: k-means on the frozen features; LDA on the labels with k-means for
 what it rejects (beyond nine tenths of the labelled images, each left out of its own class); and, from the same
@@ -32,7 +33,8 @@ import dataclasses
 import json
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -46,7 +48,7 @@ from counting import class_halves
 from harness import calibration_error, one_sentence, run_facts, script_parser, stand_for
 from holotype.clustering.kmeans import kmeans
 from holotype.clustering.metrics import class_index, clustering_accuracy
-from holotype.config.schema import DiscoverConfig
+from holotype.config.schema import BackboneConfig, DiscoverConfig
 from holotype.data.datasets.registry import load_benchmark
 from holotype.data.table import Table
 from holotype.discovery import round_runner, training_plan
@@ -57,6 +59,7 @@ from holotype.results.discovery import Discovery
 from holotype.results.ensemble import Training, pool_with_lda, vote_consensus
 from holotype.results.frozen import BLENDS, frozen_votes, weigh_votes
 from holotype.results.lda import unit_rows, whitening
+from holotype.runs.experiment import Experiment
 from holotype.utils.device import pick_device
 
 DATASETS = ("cub", "scars-8137", "cifar100-200")
@@ -192,6 +195,25 @@ def scores(table: Table, y: np.ndarray, category: np.ndarray, known_first: bool 
     return {name: round(100 * value, 1) for name, value in told.items()}
 
 
+@contextmanager
+def budget(spec: Spec) -> Iterator[None]:
+    """Train as on a CPU with the embedded backbone, and as on a GPU with ViT-S/14."""
+    kind = "cpu" if spec.backbone == "embedded" else "cuda"
+    of_device, plan = training_plan.device_defaults, training_plan.plan_training
+
+    def plan_training(
+        method: str, table: Table, k: int, steps: int, device: str, network: BackboneConfig
+    ) -> Experiment:
+        planned = plan(method, table, k, steps, kind, network)
+        return dataclasses.replace(planned, device=device)
+
+    training_plan.device_defaults, round_runner.plan_training = lambda _: of_device(kind), plan_training
+    try:
+        yield
+    finally:
+        training_plan.device_defaults, round_runner.plan_training = of_device, plan
+
+
 def discover(
     spec: Spec,
     half: int,
@@ -222,7 +244,8 @@ def discover(
     folder, bare = work / f"{spec.name}-{half}-{seed}", dataclasses.replace(table, truth=None)
     training_plan.train_side_by_side, round_runner.train_ensemble = train_side_by_side, train_ensemble
     try:
-        found = discover_table(bare, config, folder, progress=False)
+        with budget(spec):
+            found = discover_table(bare, config, folder, progress=False)
     finally:
         training_plan.train_side_by_side, round_runner.train_ensemble = train, place
     seconds, embedded = time.monotonic() - started, np.asarray(seen[0], np.float32)

@@ -259,7 +259,7 @@ def main(words: Sequence[str] | None = None) -> int:
         if absent and given.k == "counted":
             of = counted(of, embed(of, backbone, given.device, given.work), given.device)
         for method in absent:
-            experiment = plan_training(method, len(of.table), of.k, given.steps, device, network)
+            experiment = plan_training(method, of.table, of.k, given.steps, device, network)
             kept = given.work / "said" / f"{word}+{method}.npz"
             rows.append(measure(of, experiment, backbone, kept, given.seeds) | {"made": made})
             print(line(rows[-1]), flush=True)

@@ -10,6 +10,7 @@ import pytest
 from holotype.data.table import Table
 from holotype.discovery.rehearsal import MIN_JUDGED, choose_blend, hidden_right, hide_labels
 from holotype.results.ensemble import Training
+from holotype.results.frozen import BLENDS
 
 K, KNOWN, EACH, LABELLED = 12, 8, 30, 15
 
@@ -81,10 +82,12 @@ def test_the_side_that_places_hidden_labels_right_is_taken(trained, noise, name)
     category = own[truth] if trained == "truth" else np.full(len(truth), own[0])
     features = (np.eye(K, 24)[truth] + noise * random.normal(size=(len(truth), 24))).astype(np.float32)
     said = Training(category, np.ones(len(truth), np.float32))
-    found = choose_blend(table, hidden, [said], features, K, "cpu")
+    found = choose_blend(table, hidden, [said], features, K, "cpu", "together")
     assert found.name == name
     assert found.judged == int((table.label != hidden.label).sum())
     assert found.right is not None
     _, trainings, frozen = found.right
+    taken = found.right[list(BLENDS).index(name)]
+    assert np.mean([test.right for test in found.rehearsed]) == pytest.approx(taken)
     assert (trainings > frozen) == (name == "trainings") or name == "together"
     assert all(0 <= share <= 1 for share in found.right)

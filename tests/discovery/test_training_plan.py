@@ -30,7 +30,9 @@ from holotype.discovery.training_plan import (
     pick_preset,
     pick_views,
     plan_length,
+    plan_training,
     spread_epochs,
+    with_few_labels,
 )
 from holotype.errors import InputError, Stopped
 from holotype.export.assign import load_corrected
@@ -85,6 +87,19 @@ def test_all_stages_together_take_the_epochs_that_were_planned(method: str) -> N
         assert not stages or sum(stage.length(found + 1) for stage in stages) > epochs
 
 
+@pytest.mark.parametrize(
+    ("labelled", "k", "target"), [(2, 8, "collection"), (3, 8, "uniform"), (3, 4, "collection")]
+)
+def test_the_share_of_labels_decides_what_is_balanced(labelled: int, k: int, target: str) -> None:
+    """Of 80 images 20 are of two known classes among 8 categories, and 40 where there are 4."""
+    planned = plan_training(
+        "rpc", make_table(labelled, labelled, 80 - 2 * labelled), k, 10, "cpu", BackboneConfig()
+    )
+    assert planned.method.memax_target == target
+    assert with_few_labels(planned).method.memax_target == "collection"
+    assert planned.method.memax_target == target
+
+
 def test_a_cpu_takes_what_costs_less() -> None:
     found = {method: pick_preset(method, "cpu") for method in METHODS}
     assert {method for method in found if found[method] == "light"} == {"gcd", "promptcal", "dccl"}
@@ -103,7 +118,6 @@ def test_training_is_what_the_settings_say(round: Round, monkeypatch) -> None:
     assert (experiment.method_name, experiment.k, experiment.cache_views) == ("rpc", 4, "4+2")
     assert experiment.folder == round.own
     assert 100 <= experiment.train.epochs * (64 // experiment.train.batch_size) < 110
-    assert experiment.method.memax_target == "collection"  # few labels: half a batch of them leaves no room
     monkeypatch.setitem(METHODS, "pictures", STUBS["images"])  # takes images alone
     monkeypatch.setitem(METHODS, "both", STUBS["tokens then images"])
     views = [make_experiment(round, round.table, 4, name).cache_views for name in ("pictures", "both")]

@@ -5,7 +5,14 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from holotype.results.calibration import calibrate, calibration_curve, interpolate, shrinkage
+from holotype.results.calibration import (
+    WORTH,
+    HiddenLabels,
+    calibrate,
+    calibration_curve,
+    interpolate,
+    shrinkage,
+)
 
 KNOWN, K = 3, 6
 
@@ -42,6 +49,20 @@ def test_probabilities_come_true(seed, apart) -> None:
     assert found.probability[free][right].mean() > found.probability[free][~right].mean() + 0.1
     assert found.labelled == (~free).sum()
     assert f"calibrated on {found.labelled} labelled images" in found.words
+
+
+def test_the_mean_is_what_hidden_labels_say_as_far_as_there_are_enough() -> None:
+    embedded, category, target, _ = world()
+    known, new = (target < 0) & (category < KNOWN), category >= KNOWN
+    plain = calibrate(embedded, category, target, K).probability
+    tests = HiddenLabels(0.6, 150), HiddenLabels(0.9, WORTH)
+    p = calibrate(embedded, category, target, K, rehearsed=tests).probability
+    assert p[known].mean() == pytest.approx(
+        (150 * 0.6 + WORTH * plain[known].mean()) / (150 + WORTH), abs=0.005
+    )
+    assert p[new].mean() == pytest.approx((0.9 + plain[new].mean()) / 2, abs=0.005)
+    none = (HiddenLabels(0.0, 0), HiddenLabels(0.0, 0))
+    np.testing.assert_array_equal(calibrate(embedded, category, target, K, rehearsed=none).probability, plain)
 
 
 def test_nothing_is_learned_from_an_image_s_own_place() -> None:

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from holotype.clustering.metrics import clustering_accuracy
+from holotype.results.calibration import HiddenLabels
 from holotype.results.ensemble import Training
 from holotype.results.frozen import BLENDS, Blend, frozen_votes, weigh_votes
 
@@ -58,5 +59,6 @@ def test_weights_of_a_blend_only_break_ties_where_they_are_small() -> None:
         np.testing.assert_allclose(first.probability, mine * one.probability)
         np.testing.assert_allclose(second.probability, theirs * other.probability)
         assert Blend(name).weights == (mine, theirs)
-    assert "50%" in Blend("frozen", (0.4, 0.3, 0.5), 60).words
-    assert "60" in Blend("frozen", (0.4, 0.3, 0.5), 60).words
+    tried = Blend("frozen", (0.4, 0.3, 0.5), (HiddenLabels(0.6, 20), HiddenLabels(0.4, 40)))
+    assert "50%" in tried.words
+    assert "60" in tried.words

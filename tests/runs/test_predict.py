@@ -16,6 +16,7 @@ from holotype.data.table import Table
 from holotype.methods import METHODS, Method, Prediction, Task
 from holotype.results.discovery import Category, Discovery, RunFacts
 from holotype.results.ensemble import Training, VoteShares, vote_consensus
+from holotype.results.frozen import Blend
 from holotype.results.lda import FEW_ROWS, softmax
 from holotype.runs import predict as module
 from holotype.runs.predict import EnsembleRuns, Placement, Predictions, RoundContext, predict
@@ -92,7 +93,7 @@ def joined(*said: tuple[np.ndarray, float], embedded: np.ndarray = EMBEDDED, met
     table = Table(texts(*(f"{i}.png" for i in range(40))), texts(*(["a"] * 3 + [""] * 37)), ("a", "b"))
     share = torch.full((40,), 0.8)
     each = [Prediction(torch.from_numpy(c), share, torch.full((40,), known)) for c, known in said]
-    found = EnsembleRuns.of(range(len(each)), each, table, 4, methods, embedded)
+    found = EnsembleRuns.of(range(len(each)), each, table, 4, methods, embedded, [], Blend())
     return found, found.prediction(each)
 
 

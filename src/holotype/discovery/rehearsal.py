@@ -9,8 +9,9 @@ to place the images are scored on the hidden labels:
 - frozen: the other way round.
 
 A hidden label is right in its own class; those of hidden classes are right in the new category that is matched with
-the class. The two kinds count alike. Together is taken unless another way is better by more than the standard error of
-the difference, or where fewer than MIN_JUDGED labels can be hidden: what a few labels say is chance.
+the class. The two kinds count alike. The share of labels names one way (training_plan.py), which is taken unless
+another is better by more than the standard error of the difference, or where fewer than MIN_JUDGED labels can be
+hidden: what a few labels say is chance.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from holotype.data.table import Table, burst_units
+from holotype.results.calibration import HiddenLabels
 from holotype.results.ensemble import Training, best_pairs, pool_with_lda, vote_consensus
 from holotype.results.frozen import BLENDS, Blend, frozen_votes, weigh_votes
 
@@ -53,7 +55,13 @@ def hide_labels(table: Table, seed: int) -> Table | None:
 
 
 def choose_blend(
-    table: Table, hidden: Table, trainings: Sequence[Training], embedded: np.ndarray, k: int, device: str
+    table: Table,
+    hidden: Table,
+    trainings: Sequence[Training],
+    embedded: np.ndarray,
+    k: int,
+    device: str,
+    default: str,
 ) -> Blend:
     """Score every blend on the hidden labels, and take the best.
 
@@ -62,6 +70,7 @@ def choose_blend(
         hidden: The same as `hide_labels` returned it.
         trainings: What the rehearsal says of the images.
         embedded: (N, D) features of the frozen backbone.
+        default: The blend that is taken where no other is better.
     """
     target, unit = hidden.target, burst_units(hidden)
     frozen = frozen_votes(embedded, target, k, len(trainings), unit=unit, device=device)
@@ -74,13 +83,18 @@ def choose_blend(
     kind = np.isin(judged_labels(table, hidden), hidden.known)
     parts = [part for part in (kind, ~kind) if part.any()]
     shares = [float(np.mean([one[part].mean() for part in parts])) for one in right]
-    name, gain = "together", 0.0
+    name, gain, at = default, 0.0, list(BLENDS).index(default)
     for other, one, share in zip(BLENDS, right, shares, strict=True):
-        away = one.astype(float) - right[0]
+        away = one.astype(float) - right[at]
         error = math.sqrt(sum(away[part].var() / part.sum() for part in parts)) / len(parts)
-        if share - shares[0] > max(error, gain):
-            name, gain = other, share - shares[0]
-    return Blend(name, (shares[0], shares[1], shares[2]), len(kind))
+        if share - shares[at] > max(error, gain):
+            name, gain = other, share - shares[at]
+    best = right[list(BLENDS).index(name)]
+    tests = tuple(
+        HiddenLabels(float(best[part].mean()) if part.any() else 0.0, int(part.sum()))
+        for part in (kind, ~kind)
+    )
+    return Blend(name, (shares[0], shares[1], shares[2]), tests)
 
 
 def judged_labels(table: Table, hidden: Table) -> np.ndarray:

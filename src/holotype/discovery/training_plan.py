@@ -25,6 +25,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from holotype.config.schema import BackboneConfig, DiscoverConfig
+from holotype.data.bursts import count_units
 from holotype.data.table import Table, burst_units, first_frames
 from holotype.discovery.rehearsal import Blend, choose_blend, hide_labels
 from holotype.errors import InputError, Stopped
@@ -70,6 +71,10 @@ METHODS_IN_TURN = "rpc,uno"
 """Two that err differently: together they place more images right than either alone (docs/studies/ensembles.md)."""
 CHEAP_PRESETS = ("light", "short")
 """Presets without an expensive head, or with a shorter stage on images."""
+MANY_LABELS = 0.25
+"""Share of the images of known classes that carry a label from which on the labels hold these classes together. Then
+the entropy term is over the batch, as published, and trainings place the images; below it the term is over the
+collection, and partitions by frozen features vote as well (docs/studies/defaults.md)."""
 VIEWS_OF_A_STEP = 3
 """That RPC draws per image: two weak ones and a strong one."""
 MIN_LABELLED_KEPT = 10
@@ -130,20 +135,25 @@ def spread_epochs(epochs: int, stages: Sequence[Stage]) -> int:
     return next((n for n in each if sum(stage.length(n) for stage in stages) <= epochs), 1)
 
 
+def has_many_labels(table: Table, k: int) -> bool:
+    """Do enough images of known classes carry a label, if all k categories are as large as each other?"""
+    of_known = table.usable.sum() * len(table.known) / k
+    return bool((table.labelled & table.usable).sum() >= MANY_LABELS * of_known)
+
+
 def plan_training(
-    method: str, n: int, k: int, steps: int, device: str, network: BackboneConfig
+    method: str, table: Table, k: int, steps: int, device: str, network: BackboneConfig
 ) -> Experiment:
-    """How a discovery trains with a method on n images, each burst counted once."""
-    plan = plan_length(n, steps, device)
+    """How a discovery trains with a method on the images of a table."""
+    plan = plan_length(count_units(table), steps, device)
     # no recipe: a folder called aircraft is no benchmark
     experiment = default_experiment(method, "images", pick_preset(method, device))
     experiment.k, experiment.device = k, device
     experiment.backbone, experiment.cache_views = network, plan.cache_views
     epochs = spread_epochs(plan.epochs, stages_of(experiment))
     experiment.train.epochs, experiment.train.batch_size = epochs, plan.batch_size
-    if hasattr(experiment.method, "memax_target"):
-        experiment.method.memax_target = "collection"
-    return drop_unusable_cache(experiment)
+    experiment = drop_unusable_cache(experiment)
+    return experiment if has_many_labels(table, k) else with_few_labels(experiment)
 
 
 def pick_preset(method: str, device: str) -> str:
@@ -234,9 +244,9 @@ def train_ensemble(
     hidden = hide_labels(table, seeds[0]) if len(seeds) > 1 else None
     runs, predictions, rehearsed = train_side_by_side(experiments, seeds, shelf, hidden)
     device = runs[0].loop.compute.device.type
-    blend = Blend()
+    blend = Blend("trainings" if has_many_labels(table, k) else "together")
     if hidden is not None and rehearsed is not None:
-        blend = choose_blend(table, hidden, [Training.of(rehearsed)], embedded, k, device)
+        blend = choose_blend(table, hidden, [Training.of(rehearsed)], embedded, k, device, blend.name)
     frozen = frozen_votes(
         embedded, table.target, k, len(seeds), unit=burst_units(table), seed=seeds[0], device=device
     )
@@ -253,7 +263,8 @@ def train_side_by_side(
     """The trainings with each of the seeds, and what they say of the images; and the same of a rehearsal of the first
     method on the labels of `hidden`, where there is such a table."""
     names = {str(seed): seed for seed in seeds} | ({REHEARSAL: seeds[0]} if hidden is not None else {})
-    turns = [*itertools.islice(itertools.cycle(experiments), len(seeds)), experiments[0]]
+    # with labels hidden there are fewer of them, so that the rehearsal never trains as with many
+    turns = [*itertools.islice(itertools.cycle(experiments), len(seeds)), with_few_labels(experiments[0])]
     shelf.planned = [
         dataclasses.replace(experiment, seed=seed, out=str(experiment.folder / TRAININGS_FOLDER / name))
         for experiment, (name, seed) in zip(turns, names.items(), strict=False)
@@ -271,6 +282,14 @@ def train_side_by_side(
         raise stopped[0]
     said = [ends[name].prediction() for name in loops]
     return runs[: len(seeds)], said[: len(seeds)], said[-1] if hidden is not None else None
+
+
+def with_few_labels(experiment: Experiment) -> Experiment:
+    """Return the same with the entropy term over the collection, where the method has a choice."""
+    if not hasattr(experiment.method, "memax_target"):
+        return experiment
+    method = dataclasses.replace(experiment.method, memax_target="collection")
+    return dataclasses.replace(experiment, method=method)
 
 
 def adopt_run(run: Run, own: Path) -> Run:

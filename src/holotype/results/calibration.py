@@ -8,7 +8,8 @@ new. Where these have fewer such images than new categories have, that judge is 
 and counts the less (shrinkage). A new category that is too wide for one class is trusted as far as its
 largest class may reach. Where labels are too few, the temperature is the one at which the placements by each training
 and partition are likeliest: where they disagree, the opinion cannot be sure. What the trainings say counts as much as
-the opinion. No hidden label plays a part.
+the opinion. Where a rehearsal was made on hidden labels (discovery/rehearsal.py), both together are raised to the power
+at which their mean is what came true there. No truth that the user has not said plays a part.
 docs/confidence.md has the figures.
 """
 
@@ -16,14 +17,34 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
-from holotype.results.lda import FEW_ROWS, CrossFitLDA, Scorer, can_calibrate, sample_weight
+from holotype.results.lda import (
+    EVALUATE_ROWS,
+    FEW_ROWS,
+    CrossFitLDA,
+    Scorer,
+    can_calibrate,
+    own_class_share,
+    sample_weight,
+)
 from holotype.results.purity import largest_share
 
 CURVE_POINTS = 20
 """Of the curve from scores to probabilities."""
+WORTH = 50
+"""Hidden labels that count as much as what the probabilities say of themselves."""
+POWERS = (0.1, 10.0)
+
+
+class HiddenLabels(NamedTuple):
+    """Of known classes, or of classes that were hidden as a whole, in a rehearsal."""
+
+    right: float
+    """Share that was placed right."""
+    n: int
 
 
 @dataclass(frozen=True)
@@ -49,13 +70,14 @@ def calibrate(
     k: int,
     unit: np.ndarray | None = None,
     votes: Scorer | None = None,
+    rehearsed: Sequence[HiddenLabels] = (),
 ) -> CalibratedScores:
     """The second opinion of every image.
 
     embedded: (N, D) features of the frozen backbone. category: (N,) below k, -1 = in none. target: (N,) index of the
     class that an image is labelled with, -1 = it has no label. unit: (N,) equal for the frames of one burst: it counts
     once, and none of its frames is judged by what was learned from another one. votes: what the trainings say that have
-    placed the images.
+    placed the images. rehearsed: how they fared on hidden labels of known classes, and of hidden classes.
     """
     placed = np.asarray(category).astype(np.int64)
     target = np.where(placed >= 0, target, -1)
@@ -69,7 +91,7 @@ def calibrate(
         if partitions := len(others):
             opinion.heat = max(opinion.heat, opinion.temperature(*others))
     heat = opinion.heat
-    trust, share = np.full(k, heat), np.ones(k)
+    trust, share, power = np.full(k, heat), np.ones(k), np.ones(k)
     if told:
         labels = np.bincount(asked[asked >= 0], minlength=k)
         blind = CrossFitLDA(embedded, placed, k, unit)
@@ -79,13 +101,45 @@ def calibrate(
         trust = np.where(labels > 0, heat, new)
         taught = opinion.taught
         share = largest_share(opinion.unit(taught), placed[taught], target[taught], k)
-    probability = opinion.own(trust, votes) * np.append(share, np.nan)[placed]
+        open_rows = opinion.rows[target[opinion.rows] < 0]
+        for test, own in zip(rehearsed, (labels > 0, labels == 0), strict=False):
+            power[own] = matching_power(opinion, open_rows[own[placed[open_rows]]], trust, votes, share, test)
+    probability = opinion.own(trust, votes, power) * np.append(share, np.nan)[placed]
     # nothing was seen of a category but the image that is asked about
     probability[np.append(np.bincount(opinion.once(placed) + 1, minlength=k + 1)[1:], 0)[placed] == 1] = (
         np.nan
     )
     words = calibration_text(n, told, partitions)
     return CalibratedScores(probability, n if told else 0, partitions, words, opinion)
+
+
+def matching_power(
+    opinion: CrossFitLDA,
+    rows: np.ndarray,
+    trust: np.ndarray,
+    votes: Scorer | None,
+    share: np.ndarray,
+    test: HiddenLabels,
+) -> float:
+    """The power of the opinions on some images at which the mean probability is what hidden labels of their kind say,
+    as far as there are enough of these."""
+    from scipy.optimize import minimize_scalar  # takes a third of a second to import
+
+    rows = np.sort(np.random.default_rng(2).permutation(rows)[:EVALUATE_ROWS])
+    if not len(rows) or not test.n:
+        return 1.0
+    part, logits = (
+        np.concatenate(column) for column in zip(*opinion.pooled(rows, trust, votes), strict=True)
+    )
+    own = opinion.placed[part]
+
+    def mean(power: float) -> float:
+        return float((own_class_share(power * logits, own) * share[own]).mean())
+
+    goal = (test.n * test.right + WORTH * mean(1.0)) / (test.n + WORTH)
+    low, high = np.log(POWERS)
+    found = minimize_scalar(lambda log: (mean(np.exp(log)) - goal) ** 2, bounds=(low, high), method="bounded")
+    return float(np.exp(found.x))
 
 
 def shrinkage(placed: np.ndarray, target: np.ndarray, known: np.ndarray) -> float:

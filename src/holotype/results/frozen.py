@@ -16,6 +16,7 @@ import torch.nn.functional as F
 from holotype.clustering.kmeans import semi_supervised_centres
 from holotype.data.table import first_frames
 from holotype.methods.base import SOFTNESS
+from holotype.results.calibration import HiddenLabels
 from holotype.results.ensemble import Training
 from holotype.results.lda import finite_rows
 
@@ -47,8 +48,13 @@ class Blend:
     name: str = "together"
     right: tuple[float, float, float] | None = None
     """Share of hidden labels that each of BLENDS places right; None where nothing was judged."""
-    judged: int = 0
-    """Hidden labels."""
+    rehearsed: tuple[HiddenLabels, ...] = ()
+    """How it fared on those of known classes, and of hidden classes."""
+
+    @property
+    def judged(self) -> int:
+        """Hidden labels."""
+        return sum(test.n for test in self.rehearsed)
 
     @property
     def weights(self) -> tuple[float, float]:

@@ -336,16 +336,26 @@ class CrossFitLDA:
         low, high = np.log(TEMPERATURES)
         return float(np.exp(minimize_scalar(surprise, bounds=(low, high), method="bounded").x))
 
-    def own(self, heat: np.ndarray, votes: Scorer | None = None) -> np.ndarray:
-        """(N,) p(own category | x); NaN where an image is in none. heat: (K,) T for the images of each category. votes:
-        of trainings, which count as much (see pool)."""
+    def own(
+        self, heat: np.ndarray, votes: Scorer | None = None, power: np.ndarray | None = None
+    ) -> np.ndarray:
+        """(N,) p(own category | x); NaN where an image is in none. heat, power: (K,) of `pooled`. votes: of trainings,
+        which count as much."""
         found = np.full(len(self.placed), np.nan)
-        for part, scores in self.scores(np.flatnonzero(self.placed >= 0)):
+        for part, logits in self.pooled(np.flatnonzero(self.placed >= 0), heat, votes, power):
+            found[part] = own_class_share(logits, self.placed[part])
+        return found
+
+    def pooled(
+        self, rows: np.ndarray, heat: np.ndarray, votes: Scorer | None, power: np.ndarray | None = None
+    ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        """Yield rows and the logits (n, K) of both opinions, in parts. heat: (K,) T for the images of each category.
+        power: (K,) that raises their shares, 1 by default."""
+        for part, scores in self.scores(rows):
             own = self.placed[part]
             logits = scores / heat[own][:, None]
-            pooled = logits if votes is None else log_pool(logits, votes.shares(part))
-            found[part] = own_class_share(pooled, own)
-        return found
+            both = logits if votes is None else log_pool(logits, votes.shares(part))
+            yield part, both if power is None else both * power[own][:, None]
 
 
 def log_pool(logits: np.ndarray, votes: np.ndarray) -> np.ndarray:

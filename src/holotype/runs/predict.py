@@ -31,7 +31,7 @@ from holotype.data.table import Table, burst_units
 from holotype.embeddings.store import embed_table
 from holotype.methods import Method, Prediction
 from holotype.models.backbone import Backbone, state_digest
-from holotype.results.calibration import CalibratedScores, calibrate, calibration_curve
+from holotype.results.calibration import CalibratedScores, HiddenLabels, calibrate, calibration_curve
 from holotype.results.describe import MODEL_NOTE, Description, describe_categories, note_bursts
 from holotype.results.discovery import Category, Discovery, RunFacts, category_name
 from holotype.results.edits import REJECTED_NOTE
@@ -167,8 +167,8 @@ class EnsembleRuns:
     """(n,) bool: images without a label."""
     methods: tuple[str, ...]
     """That they took in turn."""
-    blend: str = ""
-    """How the votes count, and why, in a sentence."""
+    blend: Blend
+    """How the votes count, and why."""
 
     @classmethod
     def of(
@@ -179,8 +179,8 @@ class EnsembleRuns:
         k: int,
         methods: tuple[str, ...],
         embedded: np.ndarray,
-        frozen: Sequence[Training] = (),
-        blend: Blend | None = None,
+        frozen: Sequence[Training],
+        blend: Blend,
     ) -> EnsembleRuns:
         """Join the predictions of each training on the images of the table.
 
@@ -189,11 +189,10 @@ class EnsembleRuns:
             frozen: Partitions by these features, which vote too.
             blend: How trainings and partitions count.
         """
-        blend = blend or Blend()
         votes = weigh_votes([Training.of(one) for one in said], frozen, blend.weights)
         together = vote_consensus(votes, len(table.known), k, carriers=len(said))
         together = pool_with_lda(together, embedded, table.target, k, burst_units(table))
-        return cls(tuple(seeds), together, ~table.labelled, methods, blend.words if frozen else "")
+        return cls(tuple(seeds), together, ~table.labelled, methods, blend)
 
     def prediction(self, said: Sequence[Prediction]) -> Prediction:
         """Return where they place the images together. How known an image is, is the mean of what they say."""
@@ -204,7 +203,7 @@ class EnsembleRuns:
     def tell(self, about: RunFacts) -> RunFacts:
         shares = tuple(round(float(share), 4) for share in self.together.agreed[: len(self.seeds)])
         return dataclasses.replace(
-            about, trainings=self.seeds, agreement=shares, methods=self.methods, blend=self.blend
+            about, trainings=self.seeds, agreement=shares, methods=self.methods, blend=self.blend.words
         )
 
     def set_returns(self, categories: Iterable[Category], ids: Sequence[str]) -> None:
@@ -264,6 +263,8 @@ class Placement:
     """(N,) object str."""
     votes: Scorer | None = None
     """Of the trainings, where they count beside the LDA."""
+    rehearsed: Sequence[HiddenLabels] = ()
+    """How they fared on hidden labels."""
     scores: CalibratedScores | None = None
     """How likely each image is right; None without features of the frozen backbone."""
     curve: tuple[tuple[float, float], ...] = ()
@@ -302,7 +303,9 @@ class Placement:
         if embedded is None:
             return
         unit = burst_units(self.table)
-        self.scores = calibrate(embedded, self.category, self.target, self.k, unit, self.votes)
+        self.scores = calibrate(
+            embedded, self.category, self.target, self.k, unit, self.votes, self.rehearsed
+        )
         lda = self.scores.opinion if uses_lda(method) else None
         self.head = lda.kept() if lda else None
         if self.scores.labelled:
@@ -347,6 +350,8 @@ def place_images(
         place_with_lda(placed, loop.method, own)
     if context.table is not None:
         placed = place_rest(placed, context, loop, prepared.backbone, folder, own)
+    if context.trainings is not None:
+        placed.rehearsed = context.trainings.blend.rehearsed
     if context.trainings is None and frozen is not None:
         placed.votes = ModelScores(loop.method, placed.features)
     if (alike := single_category(placed)) and rank() == 0:
