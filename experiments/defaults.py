@@ -223,7 +223,6 @@ def discover(
     seed: int,
     work: Path,
     effort: str = NORMAL,
-    blocks: int | None = None,
 ) -> dict[str, Any]:
     """Discover a collection as it comes; one row of the record."""
     table, started = draw(spec, half, root), time.monotonic()
@@ -241,7 +240,7 @@ def discover(
         seen.append(words[-1])
         return place(*words)
 
-    config = DiscoverConfig(backbone=backbone, device=device, seed=100 * seed, effort=effort, blocks=blocks)
+    config = DiscoverConfig(backbone=backbone, device=device, seed=100 * seed, effort=effort)
     folder, bare = work / f"{spec.name}-{half}-{seed}", dataclasses.replace(table, truth=None)
     training_plan.train_side_by_side, round_runner.train_ensemble = train_side_by_side, train_ensemble
     try:
@@ -421,7 +420,6 @@ def main(words: Sequence[str] | None = None) -> int:
     parser.add_argument("--only", nargs="+", help="names of collections, such as embedded0")
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--effort", default=NORMAL, help="as in holotype discover; in a record of its own")
-    parser.add_argument("--blocks", type=int, help="trained blocks; by default as the effort says")
     parser.add_argument("--blank", action="store_true", help="take all labels away")
     parser.add_argument("--out", type=Path, default=Path("experiments/results/defaults.jsonl"))
     parser.add_argument(
@@ -440,7 +438,7 @@ def main(words: Sequence[str] | None = None) -> int:
         chosen, one = (
             (chosen[:BLANK], discover_blank)
             if given.blank
-            else (chosen, partial(discover, effort=given.effort, blocks=given.blocks))
+            else (chosen, partial(discover, effort=given.effort))
         )
         for seed in range(given.seeds):
             for spec in chosen:

@@ -333,22 +333,6 @@ def test_what_only_an_unfinished_round_needs_goes_with_the_next_command(run, go)
     assert not (run / "rounds" / "2").exists()
 
 
-def test_as_many_blocks_are_trained_as_the_settings_say(go, tmp_path, monkeypatch) -> None:
-    """The features before training know nothing of it, so that another round may train fewer."""
-    folder = tmp_path / "blocks"
-    with pytest.raises(InputError, match="train_blocks is 99"):
-        go(folder=folder, blocks=99)
-    assert not folder.exists()
-    for number, blocks in enumerate((2, None), start=1):
-        go(folder=folder, blocks=blocks)
-        record = RunFolder(folder / "rounds" / str(number)).finished()
-        assert record is not None
-        assert record.identity.backbone["train_blocks"] == (blocks or 1)
-        assert load_model(folder, "cpu").run_id == Discovery.load(folder).run_id
-        monkeypatch.setattr("holotype.embeddings.store.embed_rows", lambda *_: pytest.fail("embedded again"))
-
-
-
 # -- a run folder belongs to one discovery with one backbone
 
 

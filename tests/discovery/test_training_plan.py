@@ -148,7 +148,7 @@ def test_the_number_of_trainings_is_looked_up(monkeypatch) -> None:
         return [default_trainings(config, n) for n in sizes]
 
     for device, efforts in (("cpu", CPU.efforts), ("cuda:1", GPU.efforts)):
-        for effort, (_, n, _) in efforts.items():
+        for effort, (_, n) in efforts.items():
             assert trainings(device, 99, 100, 5_000, effort=effort) == [1, n, n]
     assert trainings("cuda", 200_000) == [1]  # its views are drawn anew in every step
     assert trainings("cpu", 1_000, method="kmeans") == [1]  # nothing is trained

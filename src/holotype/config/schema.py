@@ -146,8 +146,6 @@ class DiscoverConfig:
     """How much time to spend: quick is for a first look, best trains longer and more often."""
     steps: Steps | None = field(default=None, metadata={"hidden": True})
     """Training steps of each training; by default as effort says."""
-    blocks: Count | None = field(default=None, metadata={"hidden": True})
-    """Last blocks of the network that are trained; by default as effort says."""
     sample: Count | None = None
     """Most images to train on, by default 5,000 on a CPU and 200,000 on a GPU; the rest is placed afterwards."""
     bursts: Bursts = AUTO

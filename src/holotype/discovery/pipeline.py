@@ -52,12 +52,7 @@ from holotype.discovery.rounds import (
     write_changes,
 )
 from holotype.discovery.source import Source
-from holotype.discovery.training_plan import (
-    applicable_methods,
-    clear_trainings,
-    methods_of,
-    trained_network,
-)
+from holotype.discovery.training_plan import applicable_methods, clear_trainings, methods_of
 from holotype.embeddings.store import EmbeddingParts
 from holotype.errors import InputError
 from holotype.export.open_assign import with_proposals
@@ -100,7 +95,7 @@ def discover(
     out: run folder. edits: file of edits. embeddings: folder that holotype embed wrote for these images,
     or for the collection that a sample (holotype sample) was drawn from. unlabelled, skip_missing, boxes,
     box_confidence, vectors: as in load_table. settings: the flags of the command, by the same names: k, method,
-    backbone, arch, image_size, pool, mean, std, effort, steps, blocks, sample, bursts, seed, seeds, device.
+    backbone, arch, image_size, pool, mean, std, effort, steps, sample, bursts, seed, seeds, device.
     """
     config = parse_by_name(settings)
     table = load_table(
@@ -203,7 +198,7 @@ def preview_discovery(
     plan = plan_round(folder, table, config, edits, now=now)
     yield from preview_plan(plan)
     if plan.trains:
-        network, needed = preview_backbone(trained_network(config), pick_device(config.device)), plan.to_embed
+        network, needed = preview_backbone(config.network, pick_device(config.device)), plan.to_embed
         config = round_config(plan.labelled, config)
         seeds = 1 if config is not plan.config else len(plan.inputs.seeds)
         yield estimate_time(table, config, network, seeds, needed)
@@ -341,7 +336,7 @@ def claim_folder(
     """
     if (stored := stored_backbone(folder, config.network)) is not None:
         return config.with_network(stored), None
-    chosen = choose_backbone(trained_network(config), pick_device(config.device))
+    chosen = choose_backbone(config.network, pick_device(config.device))
     check_method(table, config, chosen)
     if embedded is not None:
         embedded.check_network(chosen.backbone)
@@ -353,7 +348,7 @@ def claim_folder(
 
 def reload_backbone(folder: Path, config: DiscoverConfig) -> BackboneChoice:
     """Load the backbone of a discovery that goes on, with the sentence of when it was chosen."""
-    chosen = choose_backbone(trained_network(config), pick_device(config.device))
+    chosen = choose_backbone(config.network, pick_device(config.device))
     words = str(RunFolder(folder).read_json(IDENTITY_FILE).get("choice_of_backbone", ""))
     log.info(words)
     return dataclasses.replace(chosen, words=words)
@@ -378,8 +373,6 @@ def stored_backbone(folder: Path, wanted: BackboneConfig) -> BackboneConfig | No
         ) from problem
     for name, value in vars(wanted).items():
         begun = getattr(stored, name)
-        if name == "train_blocks":  # of which the features before training know nothing
-            continue
         if value not in (None, begun) and (name, value) not in (("name", "auto"), ("pool", "auto")):
             raise InputError(
                 f"{folder} was begun with {'backbone' if name == 'name' else name} = {begun!r}, not {value!r}, and "

@@ -38,7 +38,6 @@ from holotype.discovery.training_plan import (
     plan_training,
     resolve_settings,
     train_ensemble,
-    trained_network,
 )
 from holotype.embeddings.store import Embeddings, embed_table
 from holotype.errors import InputError
@@ -272,7 +271,7 @@ def make_experiment(round: Round, sample: Table, k: int, method: str) -> Experim
     """The training of a discovery with that method, in the words of `holotype train`."""
     config, steps = round.config, resolve_settings(round.config)["steps"]
     device = pick_device(config.device)
-    experiment = plan_training(method, sample, k, steps, device, trained_network(config))
+    experiment = plan_training(method, sample, k, steps, device, config.network)
     if experiment.preset != "default":
         log.info(f"On a CPU, {method} is trained with its preset {experiment.preset}.")
     experiment.dataset = sample.name or "images"

@@ -45,12 +45,10 @@ log = logging.getLogger(__name__)
 
 
 class Effort(NamedTuple):
-    """How long, how often, and how much of the network is trained."""
+    """How long, and how often, is trained."""
 
     steps: int
     trainings: int
-    blocks: int = 1
-    """Of the network, the last ones."""
 
 
 class DeviceDefaults(NamedTuple):
@@ -67,7 +65,7 @@ CPU = DeviceDefaults(
     {"quick": Effort(150, 1), "normal": Effort(1_000, 4), "best": Effort(2_000, 10)}, 5_000, 64
 )
 GPU = DeviceDefaults(
-    {"quick": Effort(500, 2), "normal": Effort(2_000, 4), "best": Effort(6_000, 8, blocks=2)}, 200_000, 128
+    {"quick": Effort(500, 2), "normal": Effort(2_000, 4), "best": Effort(6_000, 8)}, 200_000, 128
 )
 METHODS_IN_TURN = "rpc,uno"
 """Two that err differently: together they place more images right than either alone (docs/studies/ensembles.md)."""
@@ -106,22 +104,15 @@ def device_defaults(device: str) -> DeviceDefaults:
 def resolve_settings(config: DiscoverConfig) -> dict[str, Any]:
     """The settings that decide what comes out, with what the device decides filled in; backbone left out."""
     defaults = device_defaults(pick_device(config.device))
-    effort = defaults.efforts[config.effort]
     return {
         "k": config.k,
-        "steps": config.steps or effort.steps,
-        "blocks": config.blocks or effort.blocks,
+        "steps": config.steps or defaults.efforts[config.effort].steps,
         "sample": config.sample or defaults.sample,
         "method": config.method or METHODS_IN_TURN,
         "bursts": config.bursts,
         "seed": config.seed,
         "seeds": config.seeds,
     }
-
-
-def trained_network(config: DiscoverConfig) -> BackboneConfig:
-    """The network of a discovery, with as many trained blocks as the settings say."""
-    return dataclasses.replace(config.network, train_blocks=resolve_settings(config)["blocks"])
 
 
 def methods_of(config: DiscoverConfig) -> tuple[str, ...]:

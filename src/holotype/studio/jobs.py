@@ -27,7 +27,7 @@ from holotype.studio.live import PYTHON
 STUDIO = "studio"
 """The folder in the run folder."""
 LOG = "job.log"
-SETTINGS = ("k", "method", "steps", "blocks", "sample", "effort", "bursts", "seed", "seeds", "device")
+SETTINGS = ("k", "method", "steps", "sample", "effort", "bursts", "seed", "seeds", "device")
 """Of config.yaml, that a next round has again; the backbone is that of the folder anyway."""
 MAX_POINTS = 200
 MAX_LINES = 12
