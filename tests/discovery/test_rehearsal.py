@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
+from collections import Counter
 
 import numpy as np
 import pytest
 
 from holotype.data.table import Table
-from holotype.discovery.rehearsal import MIN_JUDGED, choose_blend, hidden_right, hide_labels
+from holotype.discovery.rehearsal import choose_blend, hidden_right, hide_labels
 from holotype.results.ensemble import Training
 from holotype.results.frozen import BLENDS
 
@@ -38,11 +39,26 @@ def test_a_quarter_of_the_classes_and_a_fifth_of_the_other_labels_are_hidden() -
     assert (hide_labels(table, seed=4).label != hidden.label).any()
 
 
-def test_few_labels_are_not_judged_by_and_few_classes_stay() -> None:
-    assert hide_labels(make_table(labelled=4)[0], seed=0) is None
-    three = hide_labels(make_table(labelled=30, known=3)[0], seed=0)
-    assert three is None  # eighteen labels
-    assert MIN_JUDGED > 18
+@pytest.mark.parametrize(
+    ("labelled", "known"),
+    [(4, KNOWN), (EACH, 3), (EACH, 4)],
+    ids=["14 labels", "no class is hidden", "48 labels"],
+)
+def test_few_labels_of_either_kind_are_not_judged_by(labelled: int, known: int) -> None:
+    """Of four classes with thirty labels each one is hidden, and six labels of each other one."""
+    assert (hide_labels(make_table(labelled, known)[0], seed=0) is None) == (known < 4 or labelled < 5)
+
+
+def test_a_class_of_few_labels_hides_one() -> None:
+    """Else the hidden classes alone would judge."""
+    many = Table(
+        np.array([f"{i}.png" for i in range(240)], dtype=object),
+        np.repeat(np.array([f"c{i:02d}" for i in range(60)], dtype=object), 4),
+        tuple(f"c{i:02d}" for i in range(60)),
+    )
+    hidden = hide_labels(many, seed=0)
+    assert hidden is not None
+    assert Counter(Counter(hidden.label[hidden.label != ""]).values()) == {3: 45}
 
 
 def test_frames_of_a_burst_lose_their_label_together() -> None:

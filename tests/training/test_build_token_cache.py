@@ -66,6 +66,19 @@ def test_a_cache_is_built_once_and_read_again(world, tmp_path, passes, caplog):
     assert "read in" in read
 
 
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+def test_tokens_that_do_not_fit_a_gpu_lie_in_host_memory(world, tmp_path):
+    on = Device.on("cuda", "fp32")
+    memory = [
+        MemoryConfig(cache_dir=str(tmp_path / level), device_gb=gb) for level, gb in (("a", 1.0), ("b", 1e-9))
+    ]
+    first, second = (
+        open_cache(VIEWS, NEEDS, world.store, tiny_backbone(), on, USABLE, one) for one in memory
+    )
+    assert (first.level, second.level) == ("device", "host")
+    assert torch.equal(first.tokens.cpu(), second.tokens)
+
+
 def changed_pixels(world):
     pixels = world.store.pixels.clone()
     pixels[1000] ^= 1

@@ -1,8 +1,10 @@
 """Judge training against what the frozen backbone says for free, by labels that are hidden from both.
 
-A rehearsal is one more training, to which a quarter of the known classes are new (where there are four or more) and a
-fifth of the other labels are hidden. Semi-supervised k-means on frozen features is given the same labels. Three ways
-to place the images are scored on the hidden labels:
+A rehearsal is one more training, to which a quarter of the known classes are new and a fifth of the other labels are
+hidden. There is none with fewer than four classes, or too few labels of either kind: judged by hidden classes alone,
+the way that places most images in new categories would win, and by known ones alone the way that places fewest.
+Semi-supervised k-means on frozen features is given the same labels. Three ways to place the images are scored on the
+hidden labels:
 
 - together: trainings and partitions by frozen features vote alike;
 - trainings: they decide, partitions only break ties;
@@ -10,8 +12,7 @@ to place the images are scored on the hidden labels:
 
 A hidden label is right in its own class; those of hidden classes are right in the new category that is matched with
 the class. The two kinds count alike. The share of labels names one way (training_plan.py), which is taken unless
-another is better by more than the standard error of the difference, or where fewer than MIN_JUDGED labels can be
-hidden: what a few labels say is chance.
+another is better by more than the standard error of the difference.
 """
 
 from __future__ import annotations
@@ -30,8 +31,8 @@ from holotype.results.frozen import BLENDS, Blend, frozen_votes, weigh_votes
 HIDDEN_CLASSES, HIDDEN_LABELS = 0.25, 0.2
 MIN_CLASSES = 4
 """Known classes from which some are hidden as a whole."""
-MIN_JUDGED = 40
-"""Hidden labels below which nothing is judged."""
+MIN_JUDGED, MIN_KIND = 40, 10
+"""Hidden labels, and those of known and of hidden classes each, below which nothing is judged."""
 
 
 def hide_labels(table: Table, seed: int) -> Table | None:
@@ -39,19 +40,23 @@ def hide_labels(table: Table, seed: int) -> Table | None:
 
     Of a burst, all frames keep or lose their label together.
     """
+    if len(table.known) < MIN_CLASSES:
+        return None
     rng, unit = np.random.default_rng(seed), burst_units(table)
     classes = rng.permutation(np.array(table.known, dtype=object))
-    n_hidden = round(HIDDEN_CLASSES * len(classes)) if len(classes) >= MIN_CLASSES else 0
+    n_hidden = round(HIDDEN_CLASSES * len(classes))
     label = table.label.copy()
     for place, name in enumerate(classes):
         rows = np.flatnonzero(table.label == name)
         units = rng.permutation(np.unique(rows if unit is None else unit[rows]))
-        some = units if place < n_hidden else units[: int(HIDDEN_LABELS * len(units))]
+        some = units if place < n_hidden else units[: math.ceil(HIDDEN_LABELS * (len(units) - 1))]
         label[rows[np.isin(rows if unit is None else unit[rows], some)]] = ""
     known = tuple(name for name in table.known if name not in classes[:n_hidden])
-    if np.sum((label != table.label) & table.usable) < MIN_JUDGED:
-        return None
-    return dataclasses.replace(table, label=label, known=known)
+    hidden = dataclasses.replace(table, label=label, known=known)
+    judged = judged_labels(table, hidden)
+    of_known = int(np.isin(judged, known).sum())
+    enough = len(judged) >= MIN_JUDGED and min(of_known, len(judged) - of_known) >= MIN_KIND
+    return hidden if enough else None
 
 
 def choose_blend(
@@ -81,7 +86,7 @@ def choose_blend(
         category = pool_with_lda(together, embedded, target, k, unit).category
         right.append(hidden_right(table, hidden, category))
     kind = np.isin(judged_labels(table, hidden), hidden.known)
-    parts = [part for part in (kind, ~kind) if part.any()]
+    parts = (kind, ~kind)
     shares = [float(np.mean([one[part].mean() for part in parts])) for one in right]
     name, gain, at = default, 0.0, list(BLENDS).index(default)
     for other, one, share in zip(BLENDS, right, shares, strict=True):
@@ -90,10 +95,7 @@ def choose_blend(
         if share - shares[at] > max(error, gain):
             name, gain = other, share - shares[at]
     best = right[list(BLENDS).index(name)]
-    tests = tuple(
-        HiddenLabels(float(best[part].mean()) if part.any() else 0.0, int(part.sum()))
-        for part in (kind, ~kind)
-    )
+    tests = tuple(HiddenLabels(float(best[part].mean()), int(part.sum())) for part in parts)
     return Blend(name, (shares[0], shares[1], shares[2]), tests)
 
 

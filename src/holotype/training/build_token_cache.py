@@ -358,7 +358,7 @@ def fill_cache(
                 images = store.crop(rows, drawn.take(held[part])).to(encoder.device)
                 if view in recipes:
                     images = apply_recipe(images, recipes[view].take(torch.zeros_like(part)))
-                by_image[there, view] = encoder.inputs(images).to(tokens.dtype)
+                by_image[there, view] = encoder.inputs(images).to(by_image.device, tokens.dtype)
                 advance(len(part))
 
 
