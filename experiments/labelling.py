@@ -12,6 +12,8 @@ studio     of each new category, are its six most typical and six oddest images 
            the six alone where these are one thing; then as the queue
 queue      single images, as results/review_queue.py orders them, with the probabilities of today
 random     single images in an order drawn with the seed
+rounds     with --rounds: the report without the studio. Thirty single images of the queue, whose answers go into
+           edits.csv; then another round of `holotype discover`, which trains anew. Of the numbered collections alone
 
 A question is one answer. The first label in a new category gives it its name; one that no category is called makes
 another. `all`: share of the images without a label that are right, answered ones included; `untouched`: the same over
@@ -23,6 +25,7 @@ Prints a table and writes a line of experiments/results/labelling.jsonl, `embedd
 from __future__ import annotations
 
 import re
+import shutil
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -53,10 +56,13 @@ from holotype.discovery.pipeline import discover_table
 from holotype.errors import InputError
 from holotype.results.calibration import calibrate
 from holotype.results.discovery import Category, Discovery, read_features
+from holotype.results.edits import Edit, append_edits
 from holotype.results.review_queue import questions
 from holotype.studio.learn import joined_features, place
 
-ORDERS, SCORES = ("studio", "queue", "random"), ("all", "untouched")
+ORDERS, ROUNDS = ("studio", "queue", "random"), "rounds"
+BETWEEN_ROUNDS = 30
+"""Answers, with the report alone."""
 MARKS, GOAL = (30, 60, 120), 0.9
 NUMBERED, STEPS = re.compile(r"(\d+)-([01])"), 250
 CORE = 6
@@ -79,17 +85,26 @@ def find(word: str, root: Path | None, work: Path) -> Found:
     table = defaults.draw(spec, half, root)
     truth, embedded = np.asarray(table.truth, dtype=object), frozen[[row[path] for path in table.path]]
     table = replace(table, truth=None, features=embedded)
-    config = DiscoverConfig(backbone="auto", device="cpu", steps=STEPS, seed=0)
-    folder = work / "vectors" / word
-    result = discover_table(table, config, folder, progress=False)
-    assert result.images["path"].tolist() == [str(path) for path in table.path]
-    novel = [category.id for category in result.categories if category.kind == "novel"]
-    index = {id: i for i, id in enumerate([*table.known, *novel])}
-    category = np.array([index[id] for id in result.images["category_id"]])
-    features = read_features(folder, len(table))
+    result, folder = vector_round(table, work, word), work / "vectors" / word
+    category, features = category_index(result, table), read_features(folder, len(table))
     assert features is not None
     case, score = Case(word, table, truth, "auto", 0), result.images["known_score"].to_numpy(float)
-    return Found(case, len(index), category, score, np.asarray(features, np.float32), embedded)
+    return Found(case, int(category.max()) + 1, category, score, np.asarray(features, np.float32), embedded)
+
+
+def vector_round(table: Table, work: Path, name: str, seed: int = 0) -> Discovery:
+    """The next round of a discovery from vectors, or its last one where nothing is new."""
+    config = DiscoverConfig(backbone="auto", device="cpu", steps=STEPS, seed=seed)
+    result = discover_table(table, config, work / "vectors" / name, progress=False)
+    assert result.images["path"].tolist() == [str(path) for path in table.path]
+    return result
+
+
+def category_index(result: Discovery, table: Table) -> np.ndarray:
+    """(N,) the categories by number, known classes of the table first."""
+    others = [one.id for one in result.categories if one.id not in table.known]
+    index = {id: i for i, id in enumerate([*table.known, *others])}
+    return np.array([index[id] for id in result.images["category_id"]])
 
 
 @dataclass
@@ -193,21 +208,54 @@ class Play:
             self.k += 1
 
 
-def play(found: Found, seeds: Sequence[int], answers: int, each: int) -> list[dict[str, Any]]:
-    """All orders on one discovery: a row for each seed and number of answers; a seed decides the random order alone."""
+def play_rounds(found: Found, work: Path, seed: int, answers: int) -> tuple[list[Step], list[int]]:
+    """The state after each round, and the rows that were asked about. seed: of the trainings of later rounds."""
+    case = found.case
+    name, table, truth = f"{case.name}-rounds-{seed}", case.table, case.truth
+    shutil.copytree(work / "vectors" / case.name, work / "vectors" / name)
+    row = {str(path): i for i, path in enumerate(table.path)}
+    result, asked, done = Discovery.load(work / "vectors" / name), list[int](), [Step(0, found.category)]
+    while len(asked) < answers:
+        features = read_features(work / "vectors" / name, len(table))
+        queue = [row[one.path] for one in questions(result, features, most=len(asked) + BETWEEN_ROUNDS)]
+        rows = [one for one in queue if one not in asked][:BETWEEN_ROUNDS]
+        digest, asked = result.images["digest"], [*asked, *rows]
+        append_edits(
+            work / "vectors" / name,
+            [
+                Edit(
+                    result.run_id, f"2026-01-01T00:{n:02d}:00Z", "move", "", "", str(truth[one]), digest[one]
+                )
+                for n, one in enumerate(rows)
+            ],
+        )
+        result = vector_round(table, work, name, seed)
+        done.append(Step(len(asked), category_index(result, table)))
+    return done, asked
+
+
+def play(
+    found: Found, seeds: Sequence[int], answers: int, each: int, work: Path | None = None
+) -> list[dict[str, Any]]:
+    """All orders on one discovery: a row for each seed and number of answers; a seed decides the random order, and the
+    trainings of rounds. work: where these are trained, None = without them."""
     fixed = [Play(found, order, 0) for order in ORDERS if order != "random"]
     asked = [(one, one.steps(answers, each)) for one in fixed]
     rows = []
     for seed in seeds:
         random = Play(found, "random", seed)
-        done = [*asked, (random, random.steps(answers, each))]
+        done = [(one.order, one.asked, steps) for one, steps in asked]
+        done.append((random.order, random.asked, random.steps(answers, each)))
+        if work is not None:
+            steps, questioned = play_rounds(found, work, seed, answers)
+            done.append((ROUNDS, questioned, steps))
         touched = np.zeros(len(found.case.table), dtype=bool)
-        for one, _ in done:
-            touched[one.asked] = True
-        for one, steps in done:
+        for _, questioned, _ in done:
+            touched[questioned] = True
+        for order, _, steps in done:
             for step in steps:
                 rows.append(
-                    {"case": found.case.name, "seed": seed, "order": one.order, "answers": step.answers}
+                    {"case": found.case.name, "seed": seed, "order": order, "answers": step.answers}
                     | {
                         "all": share(found.case, step.category),
                         "untouched": share(found.case, step.category, touched),
@@ -252,16 +300,17 @@ def summarise(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     """A row for each order: `all` after some answers with intervals over cases, answers to GOAL, and answers that reach
     what random ones reach with the most (medians over plays)."""
     cases, seeds = sorted({row["case"] for row in rows}), sorted({row["seed"] for row in rows})
+    orders = list(dict.fromkeys(row["order"] for row in rows))
     plays = {
         (order, case, seed): [
             row for row in rows if (row["order"], row["case"], row["seed"]) == (order, case, seed)
         ]
-        for order in ORDERS
+        for order in orders
         for case in cases
         for seed in seeds
     }
     found = []
-    for order in ORDERS:
+    for order in orders:
         line: dict[str, Any] = {"order": order}
         for mark in (0, *MARKS):
             each = [
@@ -288,10 +337,17 @@ def main(words: Sequence[str] | None = None) -> int:
     parser.add_argument(
         "--each", type=int, default=8, help="answers between two times that the studio learns"
     )
+    parser.add_argument("--rounds", action="store_true", help="the report with rounds, too")
     given = parser.parse_args(words)
     every: list[dict[str, Any]] = []
     for word in given.case:
-        every += play(find(word, given.root, given.work), given.seeds, given.answers, given.each)
+        every += play(
+            find(word, given.root, given.work),
+            given.seeds,
+            given.answers,
+            given.each,
+            given.work if given.rounds else None,
+        )
         tell(word, [row for row in every if row["case"] == word])
         content = {"seeds": given.seeds, "needed": finite(summarise(every)), "rows": every}
         made = run_facts("experiments/labelling.py", words, backbone="embedded")
