@@ -2,11 +2,12 @@
 
     python experiments/labelling.py full0 part1 part3 --seeds 0 1 2
     python experiments/labelling.py 3-1 4-1 --root DATA --out experiments/results/labelling.jsonl#vectors
+    python experiments/labelling.py s0-1 s1-1 --root DATA --small FILE.safetensors
 
-full0 and part1 are collections of harness.py; 3-1 is number 3 of half 1 of defaults.py, of CUB, Cars or the CIFAR-100
-sample, discovered as `holotype discover --features` does it: counted, with nine trainings on the features of the
-embedded backbone. The discovery is trained once. The annotator answers from the hidden truth, EACH questions at a time;
-then the studio learns (studio/learn.py) and places every other image anew. Who asks:
+full0 and part1 are collections of harness.py. 3-1 is number 3 of half 1 of defaults.py, of CUB, Cars or the CIFAR-100
+sample, discovered as `holotype discover --features` does it from the features of the embedded backbone; s0-1 is number
+0 of those for ViT-S/14, with its features. The discovery is trained once. The annotator answers from the hidden truth,
+EACH questions at a time; then the studio learns (studio/learn.py) and places every other image anew. Who asks:
 
 studio     of each new category, are its six most typical and six oddest images one thing? Yes labels all of them, else
            the six alone where these are one thing; then as the queue
@@ -35,7 +36,6 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-import counting
 import defaults
 from harness import (
     RESULTS,
@@ -49,28 +49,30 @@ from harness import (
     script_parser,
     write_record,
 )
-from holotype.config.schema import DiscoverConfig
-from holotype.data.datasets.registry import load_benchmark
+from holotype.config.schema import BackboneConfig, DiscoverConfig
 from holotype.data.table import Table
 from holotype.discovery.pipeline import discover_table
+from holotype.embeddings.store import embed_table
 from holotype.errors import InputError
+from holotype.models.backbone import load_backbone
 from holotype.results.calibration import calibrate
 from holotype.results.discovery import Category, Discovery, read_features
 from holotype.results.edits import Edit, append_edits
 from holotype.results.review_queue import questions
 from holotype.studio.learn import joined_features, place
+from holotype.utils.device import Device
 
 ORDERS, ROUNDS = ("studio", "queue", "random"), "rounds"
 BETWEEN_ROUNDS = 30
 """Answers, with the report alone."""
 MARKS, GOAL = (30, 60, 120), 0.9
-NUMBERED, STEPS = re.compile(r"(\d+)-([01])"), 250
+NUMBERED, STEPS = re.compile(r"(s?)(\d+)-([01])"), 250
 CORE = 6
 """Most typical images of a category in a question about it, and oddest ones."""
 
 
-def find(word: str, root: Path | None, work: Path) -> Found:
-    """The discovery of a collection, trained where it was not before."""
+def find(word: str, root: Path | None, work: Path, small: str = "") -> Found:
+    """The discovery of a collection, trained where it was not before. small: weights of ViT-S/14."""
     named = NUMBERED.fullmatch(word)
     if named is None:
         return discovered(find_case(word, work), work)
@@ -78,12 +80,11 @@ def find(word: str, root: Path | None, work: Path) -> Found:
         raise InputError(
             f"{word} needs the folder of CUB, Cars and the CIFAR-100 sample; give it with --root."
         )
-    half = int(named[2])
-    spec = defaults.specs("embedded", half)[int(named[1])]
-    frozen = counting.load(spec.dataset, str(root), "embedded", work / "features")[0]
-    row = {path: i for i, path in enumerate(load_benchmark(spec.dataset, root).train.path)}
-    table = defaults.draw(spec, half, root)
-    truth, embedded = np.asarray(table.truth, dtype=object), frozen[[row[path] for path in table.path]]
+    half, kind = int(named[3]), "small" if named[1] else "embedded"
+    table = defaults.draw(defaults.specs(kind, half)[int(named[2])], half, root)
+    backbone = load_backbone(BackboneConfig(small if named[1] else "embedded"))
+    embedded = embed_table(table, backbone, Device.on("auto"), work / f"features-{kind}").features
+    truth = np.asarray(table.truth, dtype=object)
     table = replace(table, truth=None, features=embedded)
     result, folder = vector_round(table, work, word), work / "vectors" / word
     category, features = category_index(result, table), read_features(folder, len(table))
@@ -332,6 +333,7 @@ def main(words: Sequence[str] | None = None) -> int:
     parser = script_parser(__doc__, work="runs/samples", out=RESULTS / "labelling.jsonl#embedded")
     parser.add_argument("case", nargs="+", help="full0, ..., part0, ..., or 0-0, 0-1, ...")
     parser.add_argument("--root", type=Path, help="folder of CUB, Cars and the CIFAR-100 sample")
+    parser.add_argument("--small", default="", help="weights of ViT-S/14")
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2], help="of the random order")
     parser.add_argument("--answers", type=int, default=MARKS[-1])
     parser.add_argument(
@@ -342,7 +344,7 @@ def main(words: Sequence[str] | None = None) -> int:
     every: list[dict[str, Any]] = []
     for word in given.case:
         every += play(
-            find(word, given.root, given.work),
+            find(word, given.root, given.work, given.small),
             given.seeds,
             given.answers,
             given.each,
@@ -350,7 +352,7 @@ def main(words: Sequence[str] | None = None) -> int:
         )
         tell(word, [row for row in every if row["case"] == word])
         content = {"seeds": given.seeds, "needed": finite(summarise(every)), "rows": every}
-        made = run_facts("experiments/labelling.py", words, backbone="embedded")
+        made = run_facts("experiments/labelling.py", words, backbone=Path(given.small).stem or "embedded")
         write_record(given.out, made | content)  # after each: what a stop leaves is a record of those before
     tell("all", every)
     return 0
