@@ -117,7 +117,8 @@ def start(run: Path) -> str:
 
 
 def learn(images: int) -> str:
-    from holotype.studio.learn import joined_features, place
+    from holotype.results.review_queue import joined_features
+    from holotype.studio.learn import place
 
     rng = np.random.default_rng(0)
     truth = rng.integers(0, CATEGORIES, images)

@@ -9,12 +9,14 @@ sample, discovered as `holotype discover --features` does it from the features o
 0 of those for ViT-S/14, with its features. The discovery is trained once. The annotator answers from the hidden truth,
 EACH questions at a time; then the studio learns (studio/learn.py) and places every other image anew. Who asks:
 
-studio     of each new category, are its six most typical and six oddest images one thing? Yes labels all of them, else
-           the six alone where these are one thing; then as the queue
-queue      single images, as results/review_queue.py orders them, with the probabilities of today
+studio     what `holotype studio` asks, by the images that an answer is expected to put right: single images, as
+           results/review_queue.py ranks them, and of each new category whether its six most typical and six oddest
+           images are one thing (yes labels all of them, else the six alone where these are one thing)
+doubt      single images, the least sure first
 random     single images in an order drawn with the seed
-rounds     with --rounds: the report without the studio. Thirty single images of the queue, whose answers go into
-           edits.csv; then another round of `holotype discover`, which trains anew. Of the numbered collections alone
+rounds     with --rounds: the report without the studio. Single images, ranked as above, whose answers go into
+           edits.csv; after 30, 60 and 120 another round of `holotype discover`, which trains anew. Of the numbered
+           collections alone
 
 A question is one answer. The first label in a new category gives it its name; one that no category is called makes
 another. `all`: share of the images without a label that are right, answered ones included; `untouched`: the same over
@@ -34,7 +36,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pandas as pd
 
 import defaults
 from harness import (
@@ -56,16 +57,15 @@ from holotype.embeddings.store import embed_table
 from holotype.errors import InputError
 from holotype.models.backbone import load_backbone
 from holotype.results.calibration import calibrate
-from holotype.results.discovery import Category, Discovery, read_features
+from holotype.results.discovery import Discovery, read_features
 from holotype.results.edits import Edit, append_edits
-from holotype.results.review_queue import questions
-from holotype.studio.learn import joined_features, place
+from holotype.results.review_queue import doubtful_images, joined_features, question_features, rank_by_gain
+from holotype.studio.learn import place
 from holotype.utils.device import Device
 
-ORDERS, ROUNDS = ("studio", "queue", "random"), "rounds"
-BETWEEN_ROUNDS = 30
-"""Answers, with the report alone."""
+ORDERS, ROUNDS = ("studio", "doubt", "random"), "rounds"
 MARKS, GOAL = (30, 60, 120), 0.9
+"""Answers that are shown, after each of which the report alone takes another round; share of right images."""
 NUMBERED, STEPS = re.compile(r"(s?)(\d+)-([01])"), 250
 CORE = 6
 """Most typical images of a category in a question about it, and oddest ones."""
@@ -131,7 +131,8 @@ class Play:
         self.shuffled = np.random.default_rng(seed).permutation(np.flatnonzero(~self.table.labelled))
         self.row = {str(path): row for row, path in enumerate(self.table.path)}
         self.x = joined_features([found.features, found.embedded])
-        self.probability = calibrate(found.embedded, self.category, self.target, self.k).probability
+        self.first = calibrate(found.embedded, self.category, self.target, self.k).probability
+        self.probability = self.first
         self.left = list(range(len(self.table.known), self.k)) if order == "studio" else []
         """New categories of which nobody has asked."""
 
@@ -152,21 +153,30 @@ class Play:
         return np.array([index.get(name, -1) for name in self.label])
 
     def learn(self) -> None:
+        """As the studio: from the places of the round and all answers."""
         target = self.target
-        category = np.where(target >= 0, target, self.category)
-        self.category, self.probability = place(self.x, category, target < 0, self.k, self.probability)
+        category = np.where(target >= 0, target, self.found.category)
+        self.category, self.probability = place(self.x, category, target < 0, self.k, self.first)
 
     def ask(self, n: int) -> list[list[int]]:
         """Rows of the next n questions."""
+        asked, doubt = np.zeros(len(self.label), dtype=bool), 1 - np.nan_to_num(self.probability, nan=0.5)
+        asked[self.asked] = True
         if self.order == "random":
-            asked = set(self.asked)
-            return [[int(row)] for row in self.shuffled if row not in asked][:n]
-        groups = [self.group(id) for id in self.left[:n]]
-        self.left = self.left[n:]
-        groups = [rows for rows in groups if len(rows) > 1]
-        more = max(n - len(groups), 0)
-        queue = questions(self.discovery(), self.found.features, most=more) if more else []
-        return [*groups, *([self.row[one.path]] for one in queue)][:n]
+            return [[int(row)] for row in self.shuffled if not asked[row]][:n]
+        free = np.flatnonzero(~asked & (self.target < 0))
+        if self.order == "doubt":
+            return [[int(row)] for row in free[np.argsort(-doubt[free], kind="stable")][:n]]
+        rows, gains = rank_by_gain(self.x, doubt, free, np.array(self.asked, dtype=int), n)
+        worth = [(gain, [row]) for row, gain in zip(rows, gains, strict=True)]
+        for id in self.left:
+            if len(group := self.group(id)) > 1:
+                size = float(doubt[(self.category == id) & (self.target < 0)].sum())
+                worth.append((size * float(np.prod(1 - doubt[group])), group))
+        worth = sorted(worth, key=lambda one: -one[0])[:n]
+        grouped = {int(self.category[group[0]]) for _, group in worth if len(group) > 1}
+        self.left = [id for id in self.left if id not in grouped]
+        return [group for _, group in worth]
 
     def group(self, id: int) -> list[int]:
         """The most typical images of a category, then the oddest ones."""
@@ -175,22 +185,6 @@ class Play:
             return []
         typical = rows[np.argsort(-(self.x[rows] @ self.x[rows].mean(axis=0)), kind="stable")].tolist()
         return typical[:CORE] + typical[CORE:][-CORE:]
-
-    def discovery(self) -> Discovery:
-        """What the queue is made of: every image with its place and its probability."""
-        target = self.target
-        ids = [self.names.get(i, f"new-{i:02d}") for i in range(self.k)]
-        frame = pd.DataFrame({"path": [str(path) for path in self.table.path], "label": self.label})
-        frame["category_id"] = [ids[c] for c in self.category]
-        frame["probability"] = np.where(target >= 0, 1.0, self.probability)
-        frame["typicality"], frame["note"] = 1.0, ""
-        sizes = np.bincount(self.category, minlength=self.k)
-        categories = [
-            Category(id, id, "known" if i in self.names else "novel", int(sizes[i]))
-            for i, id in enumerate(ids)
-            if sizes[i]
-        ]
-        return Discovery("played", tuple(self.names.values()), frame, categories)
 
     def answer(self, rows: list[int]) -> None:
         """Label the images of a question, as far as they are one thing."""
@@ -214,12 +208,10 @@ def play_rounds(found: Found, work: Path, seed: int, answers: int) -> tuple[list
     case = found.case
     name, table, truth = f"{case.name}-rounds-{seed}", case.table, case.truth
     shutil.copytree(work / "vectors" / case.name, work / "vectors" / name)
-    row = {str(path): i for i, path in enumerate(table.path)}
     result, asked, done = Discovery.load(work / "vectors" / name), list[int](), [Step(0, found.category)]
-    while len(asked) < answers:
-        features = read_features(work / "vectors" / name, len(table))
-        queue = [row[one.path] for one in questions(result, features, most=len(asked) + BETWEEN_ROUNDS)]
-        rows = [one for one in queue if one not in asked][:BETWEEN_ROUNDS]
+    for mark in (mark for mark in MARKS if mark <= answers):
+        features = question_features(work / "vectors" / name, work / "vectors" / name, result.digests)
+        rows = doubtful_images(result, features, mark - len(asked))[0]
         digest, asked = result.images["digest"], [*asked, *rows]
         append_edits(
             work / "vectors" / name,

@@ -372,3 +372,25 @@ def checked_features(file: Path) -> np.ndarray | None:
         return None
     features: np.ndarray = np.load(file, mmap_mode="r", allow_pickle=False)
     return features
+
+
+def read_frozen(run: Path, digests: list[str]) -> np.ndarray | None:
+    """(N, D) features of the frozen backbone by the digests of images, NaN where there are none; None without a store.
+
+    The store itself (embeddings/store.py) imports torch, which takes longer than all that is done here.
+    """
+    rows: dict[str, list[int]] = {}
+    for row, digest in enumerate(digests):
+        rows.setdefault(digest, []).append(row)
+    found: np.ndarray | None = None
+    for file in sorted((run / "embeddings").glob("part-*.parquet")):
+        table = read_parquet_table(file)
+        values = table["feature"].combine_chunks().flatten().to_numpy(zero_copy_only=False)
+        values = values.reshape(table.num_rows, -1)
+        if found is None:
+            found = np.full((len(digests), values.shape[1]), np.nan, np.float32)
+        names = zip(table["digest"].to_pylist(), table["problem"].to_pylist(), strict=True)
+        for at, (digest, problem) in enumerate(names):
+            if digest in rows and not problem:
+                found[rows[digest]] = values[at]
+    return found

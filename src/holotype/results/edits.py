@@ -682,6 +682,10 @@ class LearnedPlacement:
     """(n,) of the categories that they move to."""
     probability: list[int | None]
     """(N,) of all images, in thousandths."""
+    queue: list[int] = field(default_factory=list)
+    """Rows of the images to ask about next."""
+    gains: list[float] = field(default_factory=list)
+    """Images that each of these answers is expected to put right."""
 
     def save(self, folder: Path) -> None:
         PLACEMENT_SCHEMA.write(folder / PLACEMENT_FILE, asdict(self))

@@ -9,15 +9,15 @@ folder, which the page shows at once, and which counts wherever the edits are ap
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 
 from holotype.errors import InputError
-from holotype.results.discovery import read_features
 from holotype.results.edits import LearnedPlacement, apply_edits, can_move, in_effect, read_log
-from holotype.results.lda import CHUNK, TEMPERATURES, TRAIN_ROWS, LDAStats, own_class_share, unit_rows
+from holotype.results.lda import CHUNK, TEMPERATURES, TRAIN_ROWS, LDAStats, own_class_share
+from holotype.results.review_queue import QUEUE_LENGTH, doubtful_images, question_features
 from holotype.studio import run_as_child
 from holotype.studio.page import read_rounds
 
@@ -32,10 +32,9 @@ def learn_placement(run: Path) -> LearnedPlacement:
     found, _, own = read_rounds(run)
     edits = [edit for edit in in_effect(read_log(run)) if edit.run_id == found.run_id]
     now = apply_edits(found, edits).discovery
-    known = (read_features(own, len(now.images)), read_frozen(run, now.digests))
-    if not (parts := [features for features in known if features is not None]):
+    x = question_features(run, own, now.digests)
+    if x is None:
         raise InputError(f"{run} has no features to learn from; train another round.")
-    x = joined_features(parts)
     index = {category.id: number for number, category in enumerate(now.categories)}
     before = np.array([index.get(id, -1) for id in now.images["category_id"]])
     usable = (before >= 0) & np.isfinite(x).all(axis=1)
@@ -45,7 +44,9 @@ def learn_placement(run: Path) -> LearnedPlacement:
     moved = np.flatnonzero(free & (after != before))
     thousandths = [round(1000 * p) if np.isfinite(p) else None for p in probability]
     ids = np.array([*index])[after[moved]].tolist()
-    return LearnedPlacement(found.run_id, len(edits), moved.tolist(), ids, thousandths)
+    learned = replace(now, images=now.images.assign(probability=probability))
+    queue = doubtful_images(learned, x, QUEUE_LENGTH)
+    return LearnedPlacement(found.run_id, len(edits), moved.tolist(), ids, thousandths, *queue)
 
 
 def place(
@@ -98,36 +99,6 @@ def _matched(logits: np.ndarray, category: np.ndarray, moving: np.ndarray, known
         part = slice(first, first + CHUNK)
         probability[moving[part]] = own_class_share(logits[part] / np.exp(low), category[moving[part]])
     return probability
-
-
-def read_frozen(run: Path, digests: list[str]) -> np.ndarray | None:
-    """(N, D) features of the frozen backbone by the digests of images, NaN where there are none; None without a store.
-
-    The store itself (embeddings/store.py) imports torch, which takes longer than all that is done here.
-    """
-    from holotype.utils.serialization import read_parquet_table
-
-    rows: dict[str, list[int]] = {}
-    for row, digest in enumerate(digests):
-        rows.setdefault(digest, []).append(row)
-    found: np.ndarray | None = None
-    for file in sorted((run / "embeddings").glob("part-*.parquet")):
-        table = read_parquet_table(file)
-        values = table["feature"].combine_chunks().flatten().to_numpy(zero_copy_only=False)
-        values = values.reshape(table.num_rows, -1)
-        if found is None:
-            found = np.full((len(digests), values.shape[1]), np.nan, np.float32)
-        names = zip(table["digest"].to_pylist(), table["problem"].to_pylist(), strict=True)
-        for at, (digest, problem) in enumerate(names):
-            if digest in rows and not problem:
-                found[rows[digest]] = values[at]
-    return found
-
-
-def joined_features(parts: Sequence[np.ndarray]) -> np.ndarray:
-    """(N, D) float32: features of several kinds, each centred, at length 1, beside each other; NaN rows stay so."""
-    each = (np.asarray(part, np.float32) for part in parts)
-    return np.hstack([unit_rows(x - np.nanmean(x, axis=0)) for x in each]) / np.float32(np.sqrt(len(parts)))
 
 
 if __name__ == "__main__":

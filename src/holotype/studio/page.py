@@ -78,6 +78,7 @@ def build_page(run: Path, out: Path, images: str = "") -> PageFacts:
     from holotype.results.discovery import DISCOVERY_FILE, FEATURES, read_features
     from holotype.results.ensemble import stability_summary
     from holotype.results.hierarchy import save_tree
+    from holotype.results.review_queue import QUEUE_LENGTH, doubtful_images, question_features
 
     first = bool(images) and not (run / DISCOVERY_FILE).is_file()
     found, before, own = (unplaced(images), None, run) if first else read_rounds(run)
@@ -92,6 +93,8 @@ def build_page(run: Path, out: Path, images: str = "") -> PageFacts:
     tree = save_tree(run, found, None)  # without features none is made
     data["around"] = build.page_around(found, tree)
     data["tree"] = asdict(tree) if tree else None
+    asked = doubtful_images(found, question_features(run, own, found.digests), QUEUE_LENGTH)
+    data["queue"] = dict(zip(("queue", "gains"), asked, strict=True))
     data["first"] = Counter(found.images["label"][found.images["label"] != ""]) if first else None
     data["difference"] = difference(before, found) if before else None
     data = redact_names_in_data(data, build_redactor(paths, found.facts.root, run))

@@ -1,9 +1,8 @@
-// Questions: what to ask next, so that an answer puts as many images right as it can. Each takes one key.
+// Questions: what to ask next, so that an answer puts as many images right as it can. Each takes one key. The value of a
+// question is the images that its answer is expected to put right.
 
 const CORE = 6; // the most typical images of a category in a question, and the oddest ones
-const PER_CATEGORY = 2; // single images of one category that are asked about before others get their turn
 const CLOSE = 0.3; // separation below which two categories may be one
-const MOST_SINGLES = 40;
 const [NEAR, LEAST_STRANGERS, MOST_STRANGERS] = [300, 3, 400]; // ten-thousandths of the map, and images
 const SURE = 900; // thousandths from which nobody asks about an image
 const REMEMBERED = data ? `holotype:asked:${data.run_id}` : "";
@@ -32,7 +31,7 @@ function groupQuestions() {
     const core = members.slice(0, CORE);
     const odd = members.slice(core.length).slice(-CORE);
     return [{ kind: "group", key: `group ${category.id}`, category, images: [...core, ...odd], core,
-      value: category.n * (isNamed(category) ? doubtOf(members) : 1) }];
+      value: doubtOf(members) * category.n * [...core, ...odd].reduce((yes, i) => yes * (1 - doubtOf([i])), 1) }];
   });
 }
 
@@ -47,21 +46,12 @@ function pairQuestions() {
   });
 }
 
-/** Is this one of those? The least sure first, a few of each category, one frame of a burst. */
+/** Is this one of those? In the order in which answers put most images right (results/review_queue.py). */
 function imageQuestions() {
-  const list = [];
-  for (let i = 0; i < size; i++) if ((images.probability[i] ?? 0) < SURE && now.canMove(i)) list.push(i);
-  list.sort((a, b) => (images.probability[a] ?? 0) - (images.probability[b] ?? 0));
-  const count = new Map();
-  const found = [];
-  queue.unsure = 0;
-  for (const i of onePerBurst(list)) {
-    const c = now.category[i];
-    if ([i, ...framesOf(i)].some((frame) => queue.asked.has(`image ${now.keys[frame]}`)) || isAnswered(i) || !++queue.unsure || found.length >= MOST_SINGLES || (count.get(c) ?? 0) >= PER_CATEGORY) continue;
-    count.set(c, (count.get(c) ?? 0) + 1);
-    found.push({ kind: "image", key: `image ${now.keys[i]}`, category: now.categories[c], images: [i], value: doubtOf([i]) * Math.max(1, framesOf(i).length) });
-  }
-  return found;
+  const { queue: rows, gains } = live.placement?.queue.length ? live.placement : data.queue;
+  const isOpen = (i) => (images.probability[i] ?? 0) < SURE && now.canMove(i) && !isAnswered(i) && ![i, ...framesOf(i)].some((frame) => queue.asked.has(`image ${now.keys[frame]}`));
+  queue.unsure = onePerBurst([...images.probability.keys()].filter(isOpen)).length;
+  return rows.flatMap((i, at) => (isOpen(i) ? [{ kind: "image", key: `image ${now.keys[i]}`, category: now.categories[now.category[i]], images: [i], value: gains[at] * Math.max(1, framesOf(i).length) }] : []));
 }
 
 /** The category that the model would put a labelled image into, by its note; null where it agrees. */
