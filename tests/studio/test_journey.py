@@ -94,7 +94,7 @@ def test_answers_move_other_images(discovery: Path, serve, window, monkeypatch) 
     tab.click("#notices >> text=Place the other images anew")
     assert tab.evaluate(count) < shown
     own.view("rounds")
-    assert "images after 3 edits" in tab.inner_text("main")
+    assert re.search("images? after 3 edits", tab.inner_text("main"))
     own.open(tab.url)
     tab.wait_for_selector("body[data-ready]")
     own.view(f"category/{largest}")
@@ -110,16 +110,20 @@ def test_questions_by_keys_alone(run: Path, serve, window) -> None:
     def asked() -> tuple[str, int]:
         return tab.inner_text("h1"), int(tab.inner_text("main [role=status]").split()[0])
 
-    first, left = asked()
-    assert re.fullmatch(r"Are these \d+ one thing\?", first)
-    press(tab, "x")
-    assert asked()[1] == left - 1
+    def skip_until(words: str) -> None:
+        while not re.search(words, asked()[0]):
+            left = asked()[1]
+            press(tab, "x")
+            assert asked()[1] == left - 1
+
+    skip_until(r"^Are these \d+ one thing\?$")
     press(tab, "c")
     tab.wait_for_selector("dialog.ask")
     tab.keyboard.type("Clog")
     press(tab, "Enter")
     tab.wait_for_selector("#edits-button:text-is('7 edits · saved')")
     assert [edit.action for edit in read_log(run)] == ["rename", *["confirm"] * 6]
+    skip_until("one thing")
     second = asked()
     press(tab, "y")
     tab.wait_for_selector("dialog.ask")
@@ -132,13 +136,13 @@ def test_questions_by_keys_alone(run: Path, serve, window) -> None:
     press(tab, "u")
     tab.wait_for_selector("#edits-button:text-is('No edits')")
     assert asked()[1] > second[1]
-    while "Is this" not in tab.inner_text("h1"):
-        press(tab, "x")
+    skip_until("Is this")
     category = tab.inner_text(".examples figcaption")
     assert category.strip() in tab.inner_text("h1")
     press(tab, "1")
     tab.wait_for_selector("#edits-button:text-is('1 edit · saved')")
     assert read_log(run)[-1].action == "move"
+    skip_until("Is this")
     press(tab, "n")
     tab.wait_for_selector("dialog.pick")
     press(tab, "ArrowDown", "Enter")
