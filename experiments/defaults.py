@@ -63,6 +63,7 @@ from holotype.runs.experiment import Experiment
 from holotype.utils.device import pick_device
 
 DATASETS = ("cub", "scars-8137", "cifar100-200")
+DATASET_NAMES = dict(zip(DATASETS, ("CUB", "Cars", "CIFAR-100 sample"), strict=True))
 K = {
     "embedded": (6, 8, 10, 12, 14, 16, 18, 20, 24, 30, 40, 50),
     "small": (20, 25, 30, 36, 40, 50, 50, 60, 70, 80, 90, 98),
@@ -406,6 +407,37 @@ def summary(rows: Sequence[dict[str, Any]]) -> str:
     return "\n".join(lines)
 
 
+def collection_table(rows: Sequence[dict[str, Any]]) -> str:
+    """As Markdown, a line for each collection: means over its seeds."""
+    lines = [
+        "| collection | of | classes, known | labelled | sizes | images | seeds | K (range) | All | k-means "
+        "| LDA and k-means | best of six | leak |",
+        f"|---|---|{'---:|' * 11}",
+    ]
+    for backbone, number in sorted(
+        {(r["backbone"], r["number"]) for r in rows}, key=lambda c: (c[0] != "small", c[1])
+    ):
+        own = [row for row in rows if (row["backbone"], row["number"]) == (backbone, number)]
+        one = own[0]
+        best = max(np.mean([row["settings"][s] for row in own]) for s in SETTINGS)
+        means = [np.mean([row[key] for row in own]) for key in ("all", "kmeans", "lda_kmeans")]
+        k, low, high = (round(np.mean([row[key] for row in own])) for key in ("estimate", "low", "high"))
+        cells = (
+            one["name"],
+            DATASET_NAMES[one["dataset"]],
+            f"{one['k']}, {one['known']}",
+            f"{one['share']:.0%}".replace("%", " %"),
+            f"{one['ratio']:g} : 1, times {one['times']:g}",
+            f"{one['images']:,}",
+            str(len(own)),
+            f"{k} ({low} to {high})",
+            *(f"{value:.1f}" for value in (*means, best)),
+            f"{np.mean([row['leak'] for row in own]):.0f} %",
+        )
+        lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
 def _gap(away: np.ndarray) -> str:
     """The mean difference, the lowest, and on how many collections it is above -1."""
     return f"{away.mean():+.1f} (lowest {away.min():+.1f}; above -1 on {(away > -1).sum()} of {len(away)})"
@@ -455,7 +487,7 @@ def main(words: Sequence[str] | None = None) -> int:
                     flush=True,
                 )
     rows = [row for row in rows if row["half"] == given.half]
-    print(blank_table(rows) if given.blank else summary(rows))
+    print(blank_table(rows) if given.blank else f"{summary(rows)}\n\n{collection_table(rows)}")
     return 0
 
 
