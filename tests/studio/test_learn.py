@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections import Counter
 from dataclasses import replace
@@ -12,11 +13,14 @@ import pytest
 
 from holotype.discovery.rounds import apply_log, round_folder
 from holotype.errors import InputError
+from holotype.report.build import DATA_END, DATA_START
 from holotype.results.discovery import Discovery
 from holotype.results.edits import PLACED_NOTE, Edit, append_edits, read_placement
+from holotype.results.review_queue import question_features, rank_by_gain
 from holotype.studio import app
 from holotype.studio.jobs import JobContext
 from holotype.studio.learn import learn_placement, place
+from holotype.studio.page import build_page
 from studio.client import Client
 from studio.conftest import serving
 
@@ -95,11 +99,29 @@ def test_what_was_answered_stays_and_other_images_move(discovery: Path) -> None:
     edits.append(Edit(found.run_id, "2026-01-01T00:01:00Z", "merge", "", others[0], "green"))
     append_edits(discovery, edits)
     before = apply_log(discovery).discovery.images["category_id"].to_numpy()
-    learn_placement(discovery).save(discovery)
+    learned = learn_placement(discovery)
+    learned.save(discovery)
+    assert not {*learned.queue} & {*np.flatnonzero(labelled), *half, *wrong}
+    assert len(learned.queue) == len(learned.gains) > 5
+    assert learned.gains == sorted(learned.gains, reverse=True)
     moved = apply_log(discovery).discovery.images["category_id"].to_numpy() != before
     answered = labelled | np.isin(np.arange(len(moved)), [*half, *wrong])
     assert answered.sum() > 30
     assert (moved[answered].sum(), moved[~answered].sum() > 0) == (0, True)
+
+
+def test_the_page_begins_with_the_answers_that_gain_most(discovery: Path, tmp_path: Path) -> None:
+    build_page(discovery, tmp_path)
+    text = (tmp_path / "data.js").read_text().strip().removeprefix(DATA_START).removesuffix(DATA_END)
+    queue, gains = (json.loads(text)["queue"][name] for name in ("queue", "gains"))
+    images = Discovery.load(round_folder(discovery, 1)).images
+    features = question_features(discovery, round_folder(discovery, 1), list(images["digest"]))
+    labelled = (images["label"].fillna("") != "").to_numpy()
+    doubt = 1 - images["probability"].to_numpy(float)
+    rows, best = rank_by_gain(features, doubt, np.flatnonzero(~labelled), np.array([], dtype=int), 1)
+    assert (queue[0], gains[0]) == (rows[0], pytest.approx(best[0]))
+    assert gains == sorted(gains, reverse=True)
+    assert not labelled[queue].any()
 
 
 def test_what_is_not_of_this_round_says_nothing(discovery: Path) -> None:
