@@ -112,7 +112,7 @@ def test_what_was_answered_stays_and_other_images_move(discovery: Path) -> None:
 
 def test_the_page_begins_with_the_answers_that_gain_most(discovery: Path, tmp_path: Path) -> None:
     build_page(discovery, tmp_path)
-    text = (tmp_path / "data.js").read_text().strip().removeprefix(DATA_START).removesuffix(DATA_END)
+    text = (tmp_path / "data.js").read_text().removeprefix(DATA_START).removesuffix(DATA_END)
     queue, gains = (json.loads(text)["queue"][name] for name in ("queue", "gains"))
     images = Discovery.load(round_folder(discovery, 1)).images
     features = question_features(discovery, round_folder(discovery, 1), list(images["digest"]))
