@@ -25,7 +25,7 @@ QUEUE_LENGTH = 40
 WIDTH, NEIGHBOUR = 0.5, 5
 """An answer tells of images nearer than this share of the squared distance to the fifth neighbour
 (experiments/labelling.py)."""
-CANDIDATES = 4_000
+CANDIDATES = 2_000
 """Images among which questions are chosen, at most: of more, as many are drawn."""
 SUREST, DOUBTFUL = "surest of a new category", "most doubt"
 QUEUE_COLUMNS = ("number", "path", "category", "category_id", "probability", "why", "question")
