@@ -8,6 +8,7 @@ import shutil
 from pathlib import Path
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 import torch
 from PIL import Image
@@ -20,6 +21,7 @@ from holotype.discovery.dry_run import (
     DryRunReport,
     Throughput,
     embedding_seconds,
+    estimate_seconds,
     estimate_time,
     exif_summary,
     inspect_collection,
@@ -343,6 +345,22 @@ def test_the_parts_of_the_time() -> None:
     }
     assert each["rpc,uno"][1] == pytest.approx((each["rpc"][1] + each["uno"][1]) / 2)
     assert each["rpc,uno"][0] == each["rpc"][0] > each["uno"][0]
+
+
+def test_an_image_is_read_once(monkeypatch) -> None:
+    """What is read for embedding is kept for training, unless a sample of the images trains."""
+    monkeypatch.setattr("holotype.discovery.dry_run.measure_throughput", lambda *_: PACE)
+    table = Table(
+        np.array([f"{i}.png" for i in range(200)], dtype=object), np.full(200, "", dtype=object), ()
+    )
+
+    def training_part(to_embed: int | None = None, **settings: object) -> float:
+        config = DiscoverConfig(device="cpu", steps=10, method="rpc", **settings)
+        return estimate_seconds(table, config, None, 1, to_embed)[1]
+
+    assert training_part(0) - training_part() == pytest.approx(200 * PACE.reading)
+    assert training_part(50) - training_part() == pytest.approx(150 * PACE.reading)
+    assert training_part(0, sample=150) == training_part(sample=150)
 
 
 class SlowClock:

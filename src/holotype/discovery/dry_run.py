@@ -307,8 +307,11 @@ def estimate_seconds(
     device = compute.device.type
     plan = plan_length(min(len(table), settings["sample"]), settings["steps"], device)
     pace = measure_throughput(table, backbone, compute, plan.batch_size * VIEWS_OF_A_STEP)
-    embedding = embedding_seconds(len(table) if to_embed is None else to_embed, pace, device)
+    new, n = len(table) if to_embed is None else to_embed, min(len(table), settings["sample"])
+    embedding = embedding_seconds(new, pace, device)
     shared, steps = training_seconds(len(table), config, pace, device)
+    if n == len(table):  # what was read for embedding is kept for training
+        shared -= min(new, n) * pace.reading
     rehearsed = trainings > 1 and hide_labels(table, config.seed) is not None
     return embedding, shared + (trainings + rehearsed) * steps
 
