@@ -63,7 +63,7 @@ class Blend:
     @property
     def words(self) -> str:
         if self.right is None:
-            return f"{WORDS[self.name]}; no labels were hidden to test which of them is better."
+            return f"{WORDS[self.name]}; no labels were hidden to test that."
         parts = ", ".join(f"{name} {share:.0%}" for name, share in zip(BLENDS, self.right, strict=True))
         return f"{WORDS[self.name]}: of {self.judged} labels hidden for a test, right were {parts}."
 
