@@ -154,8 +154,6 @@ def test_from_a_folder_to_sorted_folders(
         tab.wait_for_selector("body[data-ready]")
         check_width(own, *VIEWS)
         own.view("questions")
-        while PICTURES and "one thing" not in tab.inner_text("h1"):
-            press(tab, "x")
         picture("question")
         for turn in range(ANSWERS):
             answer(tab, turn)
