@@ -347,7 +347,7 @@ def test_the_parts_of_the_time() -> None:
     assert each["rpc,uno"][0] == each["rpc"][0] > each["uno"][0]
 
 
-def test_an_image_is_read_once(monkeypatch) -> None:
+def test_an_image_is_read_once_and_its_tokens_are_kept(monkeypatch) -> None:
     """What is read for embedding is kept for training, unless a sample of the images trains."""
     monkeypatch.setattr("holotype.discovery.dry_run.measure_throughput", lambda *_: PACE)
     table = Table(
@@ -358,9 +358,11 @@ def test_an_image_is_read_once(monkeypatch) -> None:
         config = DiscoverConfig(device="cpu", steps=10, method="rpc", **settings)
         return estimate_seconds(table, config, None, 1, to_embed)[1]
 
-    assert training_part(0) - training_part() == pytest.approx(200 * PACE.reading)
-    assert training_part(50) - training_part() == pytest.approx(150 * PACE.reading)
-    assert training_part(0, sample=150) == training_part(sample=150)
+    steps, of_image = training_part(0) - 200 * PACE.reading, 7 * PACE.trunk
+    assert training_part() - steps == pytest.approx(200 * of_image)
+    assert training_part(50) - steps == pytest.approx(50 * of_image + 150 * PACE.reading)
+    assert training_part(0, sample=150) - steps == pytest.approx(150 * PACE.reading)
+    assert training_part(sample=150) - steps == pytest.approx(150 * (of_image + PACE.reading))
 
 
 class SlowClock:

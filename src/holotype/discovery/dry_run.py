@@ -310,8 +310,13 @@ def estimate_seconds(
     new, n = len(table) if to_embed is None else to_embed, min(len(table), settings["sample"])
     embedding = embedding_seconds(new, pace, device)
     shared, steps = training_seconds(len(table), config, pace, device)
-    if n == len(table):  # what was read for embedding is kept for training
-        shared -= min(new, n) * pace.reading
+    filling = shared - n * pace.reading
+    if (
+        device == "cpu"
+    ):  # tokens of other images are there since they were embedded (training/build_token_cache.py)
+        filling *= new / len(table)
+    # what is read for embedding is kept for training, unless a sample of the images trains
+    shared = filling + (n - new if n == len(table) else n) * pace.reading
     rehearsed = trainings > 1 and hide_labels(table, config.seed) is not None
     return embedding, shared + (trainings + rehearsed) * steps
 
