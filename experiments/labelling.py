@@ -129,7 +129,6 @@ class Play:
         self.category = np.asarray(found.category)
         self.answers, self.asked = 0, list[int]()
         self.shuffled = np.random.default_rng(seed).permutation(np.flatnonzero(~self.table.labelled))
-        self.row = {str(path): row for row, path in enumerate(self.table.path)}
         self.x = joined_features([found.features, found.embedded])
         self.first = calibrate(found.embedded, self.category, self.target, self.k).probability
         self.probability = self.first
