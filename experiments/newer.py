@@ -1,15 +1,15 @@
 """The methods of 2024 to 2026 on one engine, and RPC's text read once more.
 
-    python experiments/newer.py --root DATA --backbone vit_small_patch14_224.safetensors --out OUT --part screen
-    python experiments/newer.py --adopt OUT
-    python experiments/newer.py --root DATA --backbone vit_small_patch14_224.safetensors --out OUT2 --part confirm
-    python experiments/newer.py --adopt OUT2
+    newer.py --root DATA --backbone W --out A --share B --only scars-8137 --parts screen pairs confirm peers
+    newer.py --root DATA --backbone W --out B --share A --only cub cifar100-200 --parts screen pairs confirm
+    newer.py --adopt A B
 
-DATA holds CUB_200_2011, stanford_cars and cifar100-200. A part stops by itself after --minutes, before a batch of runs
-that would not fit, and writes OUT/newer.jsonl after each batch: a cut leaves what is decided. --adopt takes the records
-into experiments/results, writes the studies newer and newer-cifar of the rows that were run, and the page
-docs/studies/newer.md with their tables; it may be called again. --rehearse runs a part on the embedded sample, an epoch
-each.
+DATA holds CUB_200_2011, stanford_cars and cifar100-200, W is vit_small_patch14_224.safetensors. The first two commands
+may run side by side: `confirm` waits until both have made the runs that choose. A command stops by itself after
+--minutes, before a batch of runs that would not fit, and writes OUT/newer.jsonl after each batch: a cut leaves what is
+decided. --adopt takes the records into experiments/results, writes the studies newer and newer-cifar of the rows that
+were run, and the page docs/studies/newer.md with their tables; it may be called again. --rehearse runs the parts on the
+embedded sample, an epoch each.
 
 Rules, written before the runs.
 
@@ -20,12 +20,17 @@ weight (`debias`). The gain of a row is the mean over the three sets of the mean
 RPC. The row with the largest gain is chosen if that is at least 0.3 points and it loses more than 1.0 on no set;
 otherwise today's values stay. What is chosen is one set of values for all data.
 
-Confirmed (part confirm) on seeds 22 to 25, which chose nothing here, at full length: today's RPC, the chosen reading,
-and DebGCD, on Cars, CUB and the sample. The chosen reading becomes the default only if its gain by the same mean is
-above 0 there; its gain on DebGCD is told with its interval, whatever it is.
+Confirmed (part confirm) on seeds 22 to 25, which chose nothing here, at full length, on CUB, Cars and the sample. The
+chosen reading becomes the default only if its gain on today's RPC by the same mean is above 0 there.
 
-Newer methods are screened on CUB with one block and seeds 20 and 21 (part screen). The two with the highest mean All go
-on to seed 22, and to Cars and the sample with seeds 20 to 22 (part confirm).
+RPC against DebGCD (part pairs): seeds 20 to 29 on Cars, which chose nothing, as on CUB and the sample before. DebGCD
+has its published values there, and in the row debgcd-one RPC's set of values, on seeds 20 to 24.
+
+Newer methods are screened on CUB with one block and seeds 20 and 21 (part screen). The four with the highest mean All
+go on to seed 22, and to Cars and the sample with seeds 20 to 22 (part confirm); of one method in two settings only the
+better goes on. What EAGC leaves of RPC's parts is asked on CUB, with the same seeds.
+
+The methods of RPC's paper on Cars (part peers): experiments/peers-cars.yaml, one seed after the other.
 
 Runs that experiments/results has already are not made again.
 """
@@ -80,10 +85,16 @@ NEWER = {
     "bia+rpc": ("bia+rpc", "", {}),
 }
 """Row: method, what it asks, its settings."""
+OVER_EAGC = {
+    "eagc+debgcd": ("eagc+debgcd", "", {}),
+    "eagc+rpc-no-align": ("eagc+rpc", "without L_align", {"method.lambda_1": 0}),
+    "eagc+rpc-no-new": ("eagc+rpc", "without L_new", {"method.lambda_2": 0}),
+}
 CHOOSE, SCREEN, FINAL, CONFIRM = (0, 1), (20, 21), (20, 21, 22), (22, 23, 24, 25)
+ONE_SET, PAIRS = range(20, 25), range(20, 30)
 CUB, CARS, CIFAR = "cub", "scars-8137", "cifar100-200"
 IMAGES = {CUB: 5994, CARS: 8137, CIFAR: 20_000}
-LEAST_GAIN, MOST_LOSS, GO_ON = 0.3, 1.0, 2
+LEAST_GAIN, MOST_LOSS, GO_ON = 0.3, 1.0, 4
 
 
 def study_of(name: str) -> dict[str, Any]:
@@ -97,14 +108,20 @@ def study_of(name: str) -> dict[str, Any]:
         "simgcd": {"method": "simgcd"},
         "debgcd": {"method": "debgcd"},
     }
+    one_set = {"memax_weight": 2, "threshold": 0.8 if cifar else 0.67, "adl": adl, "sdl": 0.005}
+    rows["debgcd-one"] = {
+        "method": "debgcd",
+        "asks": "RPC's values",
+        "settings": {f"method.{key}": value for key, value in one_set.items()},
+    }
     rows["rpc"] = {"method": "rpc", "asks": "as it is", "settings": rpc}
-    for row, (method, asks, own) in NEWER.items():
+    for row, (method, asks, own) in (NEWER | OVER_EAGC).items():
         rows[row] = {
             "method": method,
             "asks": asks,
             "settings": (rpc if method.endswith("rpc") else {}) | own,
         }
-    seeds = {"seeds": [*FINAL, *CONFIRM[1:]]}
+    seeds = {"seeds": [*PAIRS]}
     rows = {row: content | seeds for row, content in rows.items()}
     for row, changed in readings.items():
         rows[f"rpc-{row}"] = {"method": "rpc", "settings": rpc | changed, "seeds": [*CONFIRM]}
@@ -135,6 +152,8 @@ def study_name(dataset: str) -> str:
 
 
 STUDIES = {name: read_study(study_of(name)) for name in ("newer", "newer-cifar")}
+PEERS = "peers-cars"
+STUDIES[PEERS] = read_study(exhibits.TOP / "experiments" / f"{PEERS}.yaml")
 
 
 @dataclass(frozen=True)
@@ -144,6 +163,11 @@ class Wave:
     dataset: str
     rows: Sequence[str]
     seeds: Sequence[int]
+    study: str = ""
+
+    def __post_init__(self) -> None:
+        if not self.study:
+            object.__setattr__(self, "study", study_name(self.dataset))
 
 
 def screen() -> list[Wave]:
@@ -151,98 +175,118 @@ def screen() -> list[Wave]:
     return [Wave(CUB, list(NEWER), SCREEN), *(Wave(one, readings, CHOOSE) for one in (CUB, CARS, CIFAR))]
 
 
+def pairs() -> list[Wave]:
+    return [
+        Wave(CARS, ["rpc", "debgcd"], PAIRS),
+        *(Wave(one, ["debgcd-one"], ONE_SET) for one in (CIFAR, CARS)),
+    ]
+
+
+def peers() -> list[Wave]:
+    return [
+        Wave(CARS, [row for row in STUDIES[PEERS].rows if row != "dccl"], FINAL, PEERS),
+        Wave(CARS, ["dccl"], FINAL, PEERS),  # its communities stop the runs beside it
+    ]
+
+
 def confirm(ranked: Sequence[str], reading: str) -> list[Wave]:
     """What comes after the screening. ranked: newer rows, best first. reading: the chosen one, "" for today's."""
-    mine = [f"rpc-{reading}"] if reading else []
-    best = list(ranked[:GO_ON])
-    waves = [
-        Wave(CARS, ["rpc", "debgcd", *mine], CONFIRM),
-        Wave(CARS, ["rpc", *best, "simgcd", "kmeans"], FINAL),
-    ]
-    for one in (CIFAR, CUB):
-        waves += [Wave(one, ["rpc", *best], FINAL), Wave(one, ["rpc", "debgcd", *mine], CONFIRM)]
+    waves = []
+    for one in (CIFAR, CUB, CARS):
+        waves += [Wave(one, [*ranked, "simgcd", "kmeans", "rpc"], FINAL)]
+        waves += [Wave(one, ["rpc", f"rpc-{reading}"], CONFIRM)] if reading else []
+        waves += [Wave(one, list(OVER_EAGC), SCREEN)] if one == CUB else []
     return waves
 
 
 class Bench:
     """Makes runs, and keeps their records in a folder and in one file of lines."""
 
-    def __init__(self, given: Any) -> None:
-        self.given, self.started, self.rate = given, time.monotonic(), 0.0
-        self.records = Records(given.out)
+    def __init__(self, options: Any) -> None:
+        self.options, self.started, self.rate = options, time.monotonic(), 0.0
+        self.records = Records(options.out)
         self.before = Records(RESULTS)
-        self.shelf, self.at = ResourceCache(), ""
+        self.resources, self.dataset = ResourceCache(), ""
 
     def every(self) -> list[Record]:
-        return list((self.before.by_key | self.records.by_key).values())
+        """All records, with those that a command beside this one has written by now."""
+        shared = [one for folder in self.options.share for one in read_lines(folder / "newer.jsonl")]
+        return list((self.before.by_key | {one.key: one for one in shared} | self.records.by_key).values())
 
     def changes(self) -> list[SettingChange]:
-        told = {"device": self.given.device}
-        if self.given.rehearse:
-            told |= {"train.epochs": "1", "train.batch_size": "256", "backbone.name": "embedded"}
-        elif self.given.backbone:
-            told |= {"backbone.name": str(self.given.backbone)}
-        return [SettingChange(key, value) for key, value in told.items()]
+        options = self.options
+        changes = {"device": options.device}
+        if options.rehearse:
+            changes |= {"train.epochs": "1", "train.batch_size": "256", "backbone.name": "embedded"}
+        elif options.backbone:
+            changes |= {"backbone.name": str(options.backbone)}
+        if options.device_gb:
+            changes |= {"memory.device_gb": str(options.device_gb)}
+        return [SettingChange(key, value) for key, value in changes.items()]
 
     def ask(self, rows: Sequence[str] | None, seeds: Sequence[int] | None) -> SweepRequest:
-        views = "2+1" if self.given.rehearse else None
-        root = str(self.given.root) if self.given.root else None
+        views = "2+1" if self.options.rehearse else None
+        root = str(self.options.root) if self.options.root else None
         return SweepRequest(rows, seeds, self.changes(), views, root, progress=False)
 
-    def study(self, dataset: str) -> Study:
-        study = STUDIES[study_name(dataset)]
-        if self.given.rehearse:
-            return replace(
-                study, rows={n: replace(r, datasets=("fashion-sample",)) for n, r in study.rows.items()}
-            )
+    def study(self, name: str) -> Study:
+        study = STUDIES[name]
+        if self.options.rehearse:
+            rows = {row.name: replace(row, datasets=("fashion-sample",)) for row in study.rows.values()}
+            study = replace(study, rows=rows)
         return study
 
     def experiments(self, wave: Wave) -> list[Experiment]:
-        here = "fashion-sample" if self.given.rehearse else wave.dataset
-        made = experiments(self.study(wave.dataset), self.ask(wave.rows, wave.seeds))
+        here = "fashion-sample" if self.options.rehearse else wave.dataset
+        every = experiments(self.study(wave.study), self.ask(wave.rows, wave.seeds))
         return sorted(
-            (one for one in made if one.dataset == here), key=lambda one: wave.seeds.index(one.seed)
+            (one for one in every if one.dataset == here), key=lambda one: wave.seeds.index(one.seed)
         )
 
     def scores(self, dataset: str, row: str) -> dict[int, float]:
         """All in per cent by seed."""
-        study = self.study(dataset)
-        name = "fashion-sample" if self.given.rehearse else dataset
+        study = self.study(study_name(dataset))
+        name = "fashion-sample" if self.options.rehearse else dataset
         changes = {change.setting: change.value for change in self.changes()}
-        found = select_records(study, study.rows[row], name, self.every(), self.ask([row], None), changes)
-        return {one.identity.seed: 100 * one.scores.all for one in found if one.scores.all is not None}
+        records = select_records(study, study.rows[row], name, self.every(), self.ask([row], None), changes)
+        return {one.identity.seed: 100 * one.scores.all for one in records if one.scores.all is not None}
 
     def run(self, wave: Wave) -> bool:
         """Run a wave as far as there is time; False where there was not."""
-        if wave.dataset != self.at:  # the room of another data set's images and tokens
-            self.shelf, self.at = ResourceCache(), wave.dataset
-        planned = plan_runs(self.experiments(wave), self.records, self.given.work, self.shelf)
+        if wave.dataset != self.dataset:  # the room of another data set's images and tokens
+            self.resources, self.dataset = ResourceCache(), wave.dataset
+        planned = plan_runs(self.experiments(wave), self.records, self.options.work, self.resources)
         due = [run for run in planned if not run.done and run.key not in self.before.by_key]
         due.sort(key=lambda run: wave.seeds.index(run.experiment.seed))
-        for at in range(0, len(due), self.given.parallel):
-            batch = due[at : at + self.given.parallel]
-            left, work = (
-                60 * self.given.minutes - (time.monotonic() - self.started),
-                sum(map(steps_of, batch)),
-            )
+        for first in range(0, len(due), self.options.parallel):
+            batch = due[first : first + self.options.parallel]
+            work = sum(map(steps_of, batch))
+            left = 60 * self.options.minutes - (time.monotonic() - self.started)
             if self.rate * work > left:
-                print(
-                    f"{wave.dataset}: {left:.0f} s are left, too few for {len(batch)} runs; stopped.",
-                    flush=True,
-                )
+                print(f"{wave.dataset}: {left:.0f} s are too few for {len(batch)} runs; stopped.", flush=True)
                 return False
-            begun = time.monotonic()
+            begin = time.monotonic()
             try:
-                run_scheduled(batch, print, self.shelf, parallel=self.given.parallel)
+                run_scheduled(batch, print, self.resources, parallel=self.options.parallel)
             except RunsFailed as error:
                 print(error, flush=True)
-            self.rate = max(0.7 * self.rate, (time.monotonic() - begun) / work)
+            seconds = time.monotonic() - begin
+            self.rate = max(0.7 * self.rate, seconds / work)
+            print(
+                f"{wave.dataset}: {len(batch)} runs, {seconds:.0f} s, {1e3 * seconds / work:.2f} ms",
+                flush=True,
+            )
             self.write()
         return True
 
+    def wait(self) -> None:
+        """Wait for the runs that choose, as long as there is time."""
+        while time.monotonic() - self.started < 60 * self.options.minutes and not decided(self):
+            time.sleep(3)
+
     def write(self) -> None:
         lines = [compact(one.as_dict()) for one in self.records.by_key.values()]
-        write_text(self.given.out / "newer.jsonl", "".join(f"{line}\n" for line in sorted(lines)))
+        write_text(self.options.out / "newer.jsonl", "".join(f"{line}\n" for line in sorted(lines)))
 
 
 def steps_of(run: ScheduledRun) -> float:
@@ -255,10 +299,18 @@ def ranking(bench: Bench) -> list[str]:
     """The newer rows by their mean All on CUB over the screening seeds, best first; only those with all of them."""
     means = {}
     for row in NEWER:
-        found = bench.scores(CUB, row)
-        if set(SCREEN) <= found.keys():
-            means[row] = float(np.mean([found[seed] for seed in SCREEN]))
+        scores = bench.scores(CUB, row)
+        if set(SCREEN) <= scores.keys():
+            means[row] = float(np.mean([scores[seed] for seed in SCREEN]))
     return sorted(means, key=lambda row: -means[row])
+
+
+def chosen_rows(bench: Bench) -> list[str]:
+    """The rows that go on: the best, each method once."""
+    methods: dict[str, str] = {}
+    for row in ranking(bench):
+        methods.setdefault(NEWER[row][0], row)
+    return list(methods.values())[:GO_ON]
 
 
 def gains(bench: Bench) -> dict[str, list[float]]:
@@ -268,10 +320,14 @@ def gains(bench: Bench) -> dict[str, list[float]]:
         base = bench.scores(dataset, TODAY)
         for row in READINGS:
             own = bench.scores(dataset, row)
-            pairs = [own[seed] - base[seed] for seed in CHOOSE if seed in own and seed in base]
-            if pairs:
-                found.setdefault(row, []).append(float(np.mean(pairs)))
+            if set(CHOOSE) <= own.keys() & base.keys():
+                found.setdefault(row, []).append(float(np.mean([own[seed] - base[seed] for seed in CHOOSE])))
     return found
+
+
+def decided(bench: Bench) -> bool:
+    """Whether all runs that choose were made."""
+    return len(ranking(bench)) == len(NEWER) and sum(map(len, gains(bench).values())) == 3 * len(READINGS)
 
 
 def chosen_reading(bench: Bench) -> str:
@@ -284,15 +340,15 @@ def chosen_reading(bench: Bench) -> str:
 def summary(bench: Bench) -> Iterator[str]:
     for dataset in (CUB, CARS, CIFAR):
         for row in STUDIES[study_name(dataset)].rows:
-            if found := bench.scores(dataset, row):
-                told = ", ".join(f"{seed}: {value:.1f}" for seed, value in found.items())
-                yield f"{dataset:13} {row:16} {np.mean([*found.values()]):5.1f}   {told}"
+            if scores := bench.scores(dataset, row):
+                each = ", ".join(f"{seed}: {value:.1f}" for seed, value in scores.items())
+                yield f"{dataset:13} {row:18} {np.mean([*scores.values()]):5.1f}   {each}"
     yield f"newer, best first: {', '.join(ranking(bench)) or 'not all were run'}"
-    told = (
+    every = (
         f"{row} {np.mean(one):+.2f} ({' '.join(f'{x:+.1f}' for x in one)})"
         for row, one in gains(bench).items()
     )
-    yield f"readings, gain on CUB, Cars, sample: {'; '.join(told) or 'not run'}"
+    yield f"readings, gain on CUB, Cars, sample: {'; '.join(every) or 'not run'}"
     yield f"chosen reading: {chosen_reading(bench) or 'none, today stays'}"
 
 
@@ -347,8 +403,8 @@ def adopt(folders: Sequence[Path], top: Path) -> None:
     every = list(Records(top / RESULTS).by_key.values())
     shown: dict[str, list[str]] = {}
     whole: list[str] = []
-    for name, study in STUDIES.items():
-        content = study_of(name)
+    for name in ("newer", "newer-cifar"):
+        study, content = STUDIES[name], study_of(name)
         for row in list(content["rows"]):
             own = content["rows"][row]
             places = {one: select_records(study, study.rows[row], one, every) for one in content["datasets"]}
@@ -378,8 +434,9 @@ def page(shown: Mapping[str, Sequence[str]], whole: Sequence[str], top: Path) ->
 
     def mark(dataset: str, rows: Sequence[str], more: str = "") -> str:
         there = [row for row in shown.get(dataset, ()) if row in rows]
-        told = {"study": study_name(dataset), "dataset": dataset, "rows": ",".join(there), "more": more}
-        return MARK.format(**told) if there else "Not run.\n\n"
+        if not there:
+            return "Not run.\n\n"
+        return MARK.format(study=study_name(dataset), dataset=dataset, rows=",".join(there), more=more)
 
     full = ["kmeans", "simgcd", "debgcd", "rpc", *NEWER]
     parts, more = {}, {}
@@ -394,46 +451,58 @@ def page(shown: Mapping[str, Sequence[str]], whole: Sequence[str], top: Path) ->
         top / "docs/studies/newer.md", PAGE.format(**parts, readings="".join(readings)).rstrip() + "\n"
     )
     readme = top / "README.md"
-    text, told = (
-        readme.read_text(encoding="utf-8"),
-        "Newer methods on CUB ([all of it](docs/studies/newer.md)):\n\n",
-    )
+    text = readme.read_text(encoding="utf-8")
+    head = "Newer methods on CUB ([all of it](docs/studies/newer.md)):\n\n"
     before, _, after = text.partition(README_AT)
     rows = ["kmeans", "simgcd", "debgcd", "rpc", *whole]
     table = mark(CUB, rows, more[CUB])
-    write_text(readme, before.partition(told)[0] + told + table + README_AT + after)
+    write_text(readme, before.partition(head)[0] + head + table + README_AT + after)
     for name, at, line in LISTS:
         text = (top / name).read_text(encoding="utf-8")
         if line not in text:
             write_text(top / name, text.replace(at, line + at, 1))
 
 
+def waves_of(part: str, bench: Bench) -> list[Wave]:
+    """Of a part, those on the data sets that are asked for."""
+    if part == "confirm":
+        bench.wait()
+        waves = confirm(chosen_rows(bench), chosen_reading(bench))
+    else:
+        waves = {"screen": screen, "pairs": pairs, "peers": peers}[part]()
+    return [wave for wave in waves if wave.dataset in bench.options.only]
+
+
 @one_sentence
 def main(words: Sequence[str] | None = None) -> int:
     parser = script_parser(__doc__, device="auto", work="runs/newer")
-    parser.add_argument("--part", choices=("screen", "confirm", "summary"), default="summary")
-    parser.add_argument("--root", type=Path, help="folder of the three data sets")
-    parser.add_argument("--backbone", type=Path, help="weights of vit_small_patch14_224")
-    parser.add_argument("--out", type=Path, default=Path("runs/newer-records"), help="where records go")
-    parser.add_argument(
-        "--reuse", type=Path, nargs="*", default=[], help="folders of records of earlier parts"
+    add = parser.add_argument
+    add(
+        "--parts",
+        nargs="*",
+        choices=("screen", "pairs", "confirm", "peers"),
+        default=[],
+        help="in this order",
     )
-    parser.add_argument("--minutes", type=float, default=9.0)
-    parser.add_argument("--parallel", type=int, default=8)
-    parser.add_argument("--adopt", type=Path, nargs="+", help="folders whose records go into the documents")
-    parser.add_argument("--rehearse", action="store_true", help="on the embedded sample, an epoch each")
-    given = parser.parse_args(words)
-    if given.adopt:
-        adopt(given.adopt, exhibits.TOP)
+    add("--only", nargs="*", choices=tuple(IMAGES), default=list(IMAGES), help="data sets")
+    add("--root", type=Path, help="folder of the three data sets")
+    add("--backbone", type=Path, help="weights of vit_small_patch14_224")
+    add("--out", type=Path, default=Path("runs/newer-records"), help="where records go")
+    add("--share", type=Path, nargs="*", default=[], help="--out of commands beside or before this one")
+    add("--minutes", type=float, default=9.0)
+    add("--parallel", type=int, default=8)
+    add("--device-gb", type=float, help="GB of GPU memory for images and tokens, where commands share it")
+    add("--adopt", type=Path, nargs="+", help="folders whose records go into the documents")
+    add("--rehearse", action="store_true", help="on the embedded sample, an epoch each")
+    options = parser.parse_args(words)
+    if options.adopt:
+        adopt(options.adopt, exhibits.TOP)
         return 0
-    if not given.rehearse and given.part != "summary" and not (given.root and given.backbone):
+    if not options.rehearse and options.parts and not (options.root and options.backbone):
         raise InputError("The runs need --root and --backbone.")
-    bench = Bench(given)
-    if given.part != "summary":
-        waves = screen() if given.part == "screen" else confirm(ranking(bench), chosen_reading(bench))
-        for wave in waves:
-            if not bench.run(wave):
-                break
+    bench = Bench(options)
+    if all(bench.run(wave) for part in options.parts for wave in waves_of(part, bench)):
+        print("all waves done", flush=True)
     for line in summary(bench):
         print(line, flush=True)
     return 0

@@ -35,14 +35,9 @@ def bench(tmp_path, monkeypatch) -> newer.Bench:
     (tmp_path / "out").mkdir()
     (tmp_path / "out" / "newer.jsonl").write_text("".join(f"{line}\n" for line in lines))
     monkeypatch.setattr(newer, "RESULTS", tmp_path / "none")
-    given = {
-        "out": tmp_path / "out",
-        "device": "cpu",
-        "rehearse": False,
-        "root": Path("data"),
-        "minutes": 1.0,
-    }
-    return newer.Bench(Namespace(**given, backbone="vit_small_patch14_224"))
+    options = {"out": tmp_path / "out", "share": [], "device": "cpu", "device_gb": None}
+    options |= {"rehearse": False, "root": Path("data"), "minutes": 1.0}
+    return newer.Bench(Namespace(**options, backbone="vit_small_patch14_224"))
 
 
 def test_the_reading_that_loses_on_a_set_is_not_chosen(bench, monkeypatch):
@@ -54,13 +49,20 @@ def test_the_reading_that_loses_on_a_set_is_not_chosen(bench, monkeypatch):
 
 
 def test_the_best_rows_of_the_screening_go_on(bench):
-    assert newer.ranking(bench) == ["eagc+rpc", "selex"]
-    waves = newer.confirm(newer.ranking(bench), "printed")
+    assert newer.chosen_rows(bench) == ["eagc+rpc", "selex"]
+    assert not newer.decided(bench)
+    waves = newer.confirm(newer.chosen_rows(bench), "printed")
     assert {wave.dataset for wave in waves} == {newer.CUB, newer.CARS, newer.CIFAR}
     for wave in waves:
         assert bench.experiments(wave)
-        assert "rpc-printed" in wave.rows or {"eagc+rpc", "selex"} <= set(wave.rows)
-    assert all(bench.experiments(wave) for wave in newer.screen())
+    assert sum("rpc-printed" in wave.rows for wave in waves) == 3
+    assert sum({"eagc+rpc", "selex"} <= set(wave.rows) for wave in waves) == 3
+    assert all(bench.experiments(wave) for wave in (*newer.screen(), *newer.pairs(), *newer.peers()))
+
+
+def test_of_a_method_in_two_settings_only_the_better_goes_on(bench, monkeypatch):
+    monkeypatch.setattr(newer, "ranking", lambda _: ["selex-half", "selex", "bia+rpc"])
+    assert newer.chosen_rows(bench) == ["selex-half", "bia+rpc"]
 
 
 def test_seeds_come_one_after_the_other_over_all_rows(bench):
