@@ -1,11 +1,11 @@
 """The methods of 2024 to 2026 on one engine, and RPC's text read once more.
 
-    newer.py --root DATA --backbone W --out A --share B --only scars-8137 --parts screen pairs confirm peers
-    newer.py --root DATA --backbone W --out B --share A --only cub cifar100-200 --parts screen pairs confirm
+    newer.py --root DATA --backbone W --out A --share B --only scars-8137 --parts screen newer reading pairs peers
+    newer.py --root DATA --backbone W --out B --share A --only cub cifar100-200 --parts screen newer reading pairs
     newer.py --adopt A B
 
 DATA holds CUB_200_2011, stanford_cars and cifar100-200, W is vit_small_patch14_224.safetensors. The first two commands
-may run side by side: `confirm` waits until both have made the runs that choose. A command stops by itself after
+may run side by side: `newer` and `reading` wait for the runs that choose. A command stops by itself after
 --minutes, before a batch of runs that would not fit, and writes OUT/newer.jsonl after each batch: a cut leaves what is
 decided. --adopt takes the records into experiments/results, writes the studies newer and newer-cifar of the rows that
 were run, and the page docs/studies/newer.md with their tables; it may be called again. --rehearse runs the parts on the
@@ -20,14 +20,14 @@ weight (`debias`). The gain of a row is the mean over the three sets of the mean
 RPC. The row with the largest gain is chosen if that is at least 0.3 points and it loses more than 1.0 on no set;
 otherwise today's values stay. What is chosen is one set of values for all data.
 
-Confirmed (part confirm) on seeds 22 to 25, which chose nothing here, at full length, on CUB, Cars and the sample. The
+Confirmed (part reading) on seeds 22 to 25, which chose nothing here, at full length, on CUB, Cars and the sample. The
 chosen reading becomes the default only if its gain on today's RPC by the same mean is above 0 there.
 
 RPC against DebGCD (part pairs): seeds 20 to 29 on Cars, which chose nothing, as on CUB and the sample before. DebGCD
 has its published values there, and in the row debgcd-one RPC's set of values, on seeds 20 to 24.
 
 Newer methods are screened on CUB with one block and seeds 20 and 21 (part screen). The four with the highest mean All
-go on to seed 22, and to Cars and the sample with seeds 20 to 22 (part confirm); of one method in two settings only the
+go on to seed 22, and to Cars and the sample with seeds 20 to 22 (part newer); of one method in two settings only the
 better goes on. What EAGC leaves of RPC's parts is asked on CUB, with the same seeds.
 
 The methods of RPC's paper on Cars (part peers): experiments/peers-cars.yaml, one seed after the other.
@@ -39,7 +39,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -94,6 +94,7 @@ CHOOSE, SCREEN, FINAL, CONFIRM = (0, 1), (20, 21), (20, 21, 22), (22, 23, 24, 25
 ONE_SET, PAIRS = range(20, 25), range(20, 30)
 CUB, CARS, CIFAR = "cub", "scars-8137", "cifar100-200"
 IMAGES = {CUB: 5994, CARS: 8137, CIFAR: 20_000}
+PARTS = ("screen", "newer", "reading", "pairs", "peers")
 LEAST_GAIN, MOST_LOSS, GO_ON = 0.3, 1.0, 4
 
 
@@ -189,14 +190,19 @@ def peers() -> list[Wave]:
     ]
 
 
-def confirm(ranked: Sequence[str], reading: str) -> list[Wave]:
-    """What comes after the screening. ranked: newer rows, best first. reading: the chosen one, "" for today's."""
-    waves = []
-    for one in (CIFAR, CUB, CARS):
-        waves += [Wave(one, [*ranked, "simgcd", "kmeans", "rpc"], FINAL)]
-        waves += [Wave(one, ["rpc", f"rpc-{reading}"], CONFIRM)] if reading else []
-        waves += [Wave(one, list(OVER_EAGC), SCREEN)] if one == CUB else []
-    return waves
+def bases() -> list[Wave]:
+    """What newer methods are compared with."""
+    return [Wave(one, ["rpc", "debgcd", "simgcd", "kmeans"], FINAL) for one in (CIFAR, CUB, CARS)]
+
+
+def newer(rows: Sequence[str]) -> list[Wave]:
+    """The rows that go on, and on CUB what EAGC leaves of RPC's parts."""
+    return [*(Wave(one, rows, FINAL) for one in (CIFAR, CUB, CARS)), Wave(CUB, list(OVER_EAGC), SCREEN)]
+
+
+def confirm(reading: str) -> list[Wave]:
+    """The chosen reading beside today's; nothing where today's values stay."""
+    return [Wave(one, ["rpc", f"rpc-{reading}"], CONFIRM) for one in (CIFAR, CUB, CARS) if reading]
 
 
 class Bench:
@@ -243,16 +249,20 @@ class Bench:
             (one for one in every if one.dataset == here), key=lambda one: wave.seeds.index(one.seed)
         )
 
-    def scores(self, dataset: str, row: str) -> dict[int, float]:
-        """All in per cent by seed."""
-        study = self.study(study_name(dataset))
-        name = "fashion-sample" if self.options.rehearse else dataset
+    def scores(self, dataset: str, row: str, name: str = "") -> dict[int, float]:
+        """All in per cent by seed. name: of the study, by default that of the data set."""
+        study = self.study(name or study_name(dataset))
+        dataset = "fashion-sample" if self.options.rehearse else dataset
         changes = {change.setting: change.value for change in self.changes()}
-        records = select_records(study, study.rows[row], name, self.every(), self.ask([row], None), changes)
+        records = select_records(
+            study, study.rows[row], dataset, self.every(), self.ask([row], None), changes
+        )
         return {one.identity.seed: 100 * one.scores.all for one in records if one.scores.all is not None}
 
     def run(self, wave: Wave) -> bool:
         """Run a wave as far as there is time; False where there was not."""
+        if all(set(wave.seeds) <= self.scores(wave.dataset, row, wave.study).keys() for row in wave.rows):
+            return True
         if wave.dataset != self.dataset:  # the room of another data set's images and tokens
             self.resources, self.dataset = ResourceCache(), wave.dataset
         planned = plan_runs(self.experiments(wave), self.records, self.options.work, self.resources)
@@ -279,7 +289,7 @@ class Bench:
             self.write()
         return True
 
-    def wait(self) -> None:
+    def wait(self, decided: Callable[[Bench], bool]) -> None:
         """Wait for the runs that choose, as long as there is time."""
         while time.monotonic() - self.started < 60 * self.options.minutes and not decided(self):
             time.sleep(3)
@@ -325,9 +335,14 @@ def gains(bench: Bench) -> dict[str, list[float]]:
     return found
 
 
-def decided(bench: Bench) -> bool:
-    """Whether all runs that choose were made."""
-    return len(ranking(bench)) == len(NEWER) and sum(map(len, gains(bench).values())) == 3 * len(READINGS)
+def is_ranked(bench: Bench) -> bool:
+    """Whether the newer rows were screened."""
+    return len(ranking(bench)) == len(NEWER)
+
+
+def is_read(bench: Bench) -> bool:
+    """Whether all readings were run."""
+    return sum(map(len, gains(bench).values())) == 3 * len(READINGS)
 
 
 def chosen_reading(bench: Bench) -> str:
@@ -463,14 +478,17 @@ def page(shown: Mapping[str, Sequence[str]], whole: Sequence[str], top: Path) ->
             write_text(top / name, text.replace(at, line + at, 1))
 
 
-def waves_of(part: str, bench: Bench) -> list[Wave]:
+def waves_of(part: str, bench: Bench) -> Iterator[Wave]:
     """Of a part, those on the data sets that are asked for."""
-    if part == "confirm":
-        bench.wait()
-        waves = confirm(chosen_rows(bench), chosen_reading(bench))
+    if part == "newer":
+        yield from bases()
+        bench.wait(is_ranked)
+        yield from newer(chosen_rows(bench))
+    elif part == "reading":
+        bench.wait(is_read)
+        yield from confirm(chosen_reading(bench))
     else:
-        waves = {"screen": screen, "pairs": pairs, "peers": peers}[part]()
-    return [wave for wave in waves if wave.dataset in bench.options.only]
+        yield from {"screen": screen, "pairs": pairs, "peers": peers}[part]()
 
 
 @one_sentence
@@ -480,7 +498,7 @@ def main(words: Sequence[str] | None = None) -> int:
     add(
         "--parts",
         nargs="*",
-        choices=("screen", "pairs", "confirm", "peers"),
+        choices=PARTS,
         default=[],
         help="in this order",
     )
@@ -501,7 +519,8 @@ def main(words: Sequence[str] | None = None) -> int:
     if not options.rehearse and options.parts and not (options.root and options.backbone):
         raise InputError("The runs need --root and --backbone.")
     bench = Bench(options)
-    if all(bench.run(wave) for part in options.parts for wave in waves_of(part, bench)):
+    waves = (wave for part in options.parts for wave in waves_of(part, bench) if wave.dataset in options.only)
+    if all(map(bench.run, waves)):
         print("all waves done", flush=True)
     for line in summary(bench):
         print(line, flush=True)

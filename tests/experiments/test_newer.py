@@ -50,8 +50,9 @@ def test_the_reading_that_loses_on_a_set_is_not_chosen(bench, monkeypatch):
 
 def test_the_best_rows_of_the_screening_go_on(bench):
     assert newer.chosen_rows(bench) == ["eagc+rpc", "selex"]
-    assert not newer.decided(bench)
-    waves = newer.confirm(newer.chosen_rows(bench), "printed")
+    assert not newer.is_ranked(bench)
+    assert not newer.is_read(bench)
+    waves = [*newer.bases(), *newer.newer(newer.chosen_rows(bench)), *newer.confirm("printed")]
     assert {wave.dataset for wave in waves} == {newer.CUB, newer.CARS, newer.CIFAR}
     for wave in waves:
         assert bench.experiments(wave)
