@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 
 import holotype
+from holotype.methods import METHODS
 
 PACKAGE = Path(holotype.__file__).parent
 SOURCES = {
@@ -23,7 +24,8 @@ LADDER = (
 ROOT = {"__init__", "__main__", "errors"}
 MAY_READ_TRUTH = {"clustering/metrics.py", "data/table.py"}
 """The table defines it, and takes it along when rows are chosen."""
-LATER = ("matplotlib", "transformers", "torchmetrics", "sklearn", "pandas", "scipy.optimize")
+COMPILER = "torch._dynamo"
+LATER = ("matplotlib", "transformers", "torchmetrics", "sklearn", "pandas", "scipy.optimize", COMPILER)
 """What the first step of training does not need."""
 
 
@@ -103,3 +105,27 @@ def test_nothing_heavy_is_imported_before_the_first_step(squares_folder, tiny_fl
     done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
     told = [line for line in done.stdout.splitlines() if line.startswith("BEFORE")]
     assert told == ["BEFORE []"] * 2, done.stderr
+
+
+TRIALS = f"""
+import sys
+from holotype.methods import METHODS
+from holotype.config.schema import BackboneConfig
+from holotype.models.backbone import load_backbone
+from holotype.runs.experiment import default_experiment
+from holotype.runs.resources import check_fits, load_data
+backbone = load_backbone(BackboneConfig("embedded"), patches=True)
+for name in METHODS:
+    experiment = default_experiment(name, sys.argv[1])
+    experiment.k = 4
+    check_fits(experiment, load_data(experiment), backbone)
+    print("BUILT", name, {COMPILER!r} in sys.modules)
+"""
+
+
+def test_a_trial_build_of_a_method_leaves_the_compiler_alone(squares_folder) -> None:
+    """On the meta device many operations of torch import it, which takes longer than all else before the first step."""
+    command = [sys.executable, "-c", TRIALS, str(squares_folder)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    built = [line for line in done.stdout.splitlines() if line.startswith("BUILT")]
+    assert built == [f"BUILT {name} False" for name in METHODS], done.stderr

@@ -21,12 +21,18 @@ HIDDEN = 2048
 """Width of the hidden layers of projectors and detectors, as published."""
 
 
+def truncated_normal(weight: Tensor) -> None:
+    """Fill a weight from a truncated normal distribution (std 0.02)."""
+    if not weight.is_meta:  # of a trial build, for which torch 2.11 would import its compiler
+        nn.init.trunc_normal_(weight, std=0.02)
+
+
 def mlp(*widths: int) -> nn.Sequential:
     """Linear layers of the given widths with GELU between; truncated normal (std 0.02), zero bias."""
     layers: list[nn.Module] = []
     for before, after in pairwise(widths):
         linear = nn.Linear(before, after)
-        nn.init.trunc_normal_(linear.weight, std=0.02)
+        truncated_normal(linear.weight)
         nn.init.zeros_(linear.bias)
         layers += [linear, nn.GELU()]
     return nn.Sequential(*layers[:-1])

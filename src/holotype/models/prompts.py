@@ -10,6 +10,7 @@ from torch.func import functional_call
 
 from holotype.errors import InputError
 from holotype.models.ema import Teacher
+from holotype.models.heads import truncated_normal
 from holotype.models.tail import WholeTail
 
 FRAME, FRAME_AT = 30, 224
@@ -90,7 +91,8 @@ def call_frozen(module: nn.Module, x: Tensor) -> Tensor:
 
 def border_mask(size: int, patch: tuple[int, int], border: int = BORDER) -> Tensor:
     """(S, S) of 0 and 1: the outermost `border` pixels of every patch."""
-    inside = ((torch.arange(size) % side, side) for side in patch)
+    # on the meta device of a trial build, a remainder would import torch's compiler
+    inside = ((torch.arange(size, device="cpu") % side, side) for side in patch)
     rows, columns = ((at < border) | (at >= side - border) for at, side in inside)
     return (rows[:, None] | columns[None, :]).float()
 
@@ -119,7 +121,7 @@ class TokenPrompts(nn.Module):
         self.trunk, self.tail = trunk, tail
         depth = len(trunk.blocks) + len(tail.trained())
         self.prompts = nn.Parameter(torch.empty(depth, n_prompts, trunk.embed_dim))
-        nn.init.trunc_normal_(self.prompts, std=0.02)
+        truncated_normal(self.prompts)
 
     def forward(self, images: Tensor) -> Tensor:
         x = self.tokens(images)
