@@ -20,7 +20,12 @@ def little_effort(monkeypatch) -> None:
     monkeypatch.setitem(whole_run.SIZES, "cpu", whole_run.Sizes(64, "2+1", 1, Plan(1, 1, 1), 16, large=12))
     monkeypatch.setattr(whole_run, "SIDES", (640, 480))
     monkeypatch.setattr(whole_run, "STARTS", 1)
-    for name in ("TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR"):
+    for name in (
+        "TORCHINDUCTOR_CACHE_DIR",
+        "TRITON_CACHE_DIR",
+        "PYTHONPYCACHEPREFIX",
+        "PYTHONDONTWRITEBYTECODE",
+    ):
         monkeypatch.setenv(name, "")  # so that they are as before when the test is over
 
 
