@@ -67,6 +67,7 @@ def serving(context: JobContext, read_only: str = "", port: int = 0) -> Iterator
             server.should_exit = True
             thread.join(30)
             assert not thread.is_alive()
+            assert not server.server_state.connections  # a browser would wait on them for ever
 
 
 @pytest.fixture

@@ -171,6 +171,15 @@ def test_who_is_slow_is_cut_off_and_others_are_served(made, serve, monkeypatch) 
     assert answer.status == 200
 
 
+def test_who_comes_while_the_server_ends_is_cut_off(made, serve) -> None:
+    """Else a browser would ask on that connection again, and wait for ever."""
+    server = serve(made)
+    browser = Client(server.link).enter()
+    server.guard.is_open = False
+    with pytest.raises(ConnectionError):
+        browser.get("/api/state")
+
+
 def test_headers_of_a_proxy_change_nothing(ask, client) -> None:
     told = {"X_Forwarded_For": "192.0.2.1", "X_Forwarded_Proto": "https", "X_Forwarded_Host": "evil.example"}
     assert client.ask("GET", "/api/state", **told).status == 200

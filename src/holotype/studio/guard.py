@@ -87,6 +87,8 @@ class Guard:
         self.token, self._secret = secrets.token_urlsafe(32), secrets.token_urlsafe(32)
         self.admitted: set[Any] = set()
         """Addresses of the connections that have shown the secret."""
+        self.is_open = True
+        """Does the server go on? Once it ends, a connection that was on its way is cut: nobody would answer there."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
@@ -169,13 +171,15 @@ class Guard:
 
     def protocol(self) -> type[H11Protocol]:
         """Return uvicorn's protocol, with an end to connections that do not show the secret in time."""
-        admitted = self.admitted
+        guard, admitted = self, self.admitted
 
         class Impatient(H11Protocol):
             def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
                 super().connection_made(transport)
                 self.peer = transport.get_extra_info("peername")[:2]
                 self.end = asyncio.get_running_loop().call_later(SECONDS, self.give_up, transport)
+                if not guard.is_open:  # uvicorn has told those to close that it knew, and would keep this one
+                    transport.abort()
 
             def give_up(self, transport: asyncio.Transport) -> None:
                 if self.peer not in admitted:

@@ -92,6 +92,7 @@ class Server(uvicorn.Server):
         return f"http://{ADDRESS}:{self.port}/#t={self.guard.token}"
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        self.guard.is_open = False
         self.studio.close_windows()
         await super().shutdown(sockets)
 
