@@ -20,6 +20,18 @@ from studio.window import JOB_MS, SAVED, Window, finished, press
 PUBLISHED_HEADS = True  # children read what is trained here
 
 
+IMPATIENT = """(() => {
+  const signal = AbortSignal.timeout.bind(AbortSignal);
+  let limit = 300;
+  AbortSignal.timeout = (usual) => {
+    const made = signal(limit);
+    limit = usual;
+    return made;
+  };
+})()"""
+"""A page that waits for its first answer a moment only."""
+
+
 def edit_by_keys(tab: Any) -> None:
     """Name a new category, confirm an image of it, reject one, split one off, and undo the last."""
     tab.evaluate("() => document.querySelector('main .tools ~ .gallery').gallery.focus(0)")
@@ -346,6 +358,39 @@ def test_what_could_not_be_sent_waits_in_the_browser(run: Path, window) -> None:
         tab.wait_for_selector(SAVED)
         assert tab.inner_text("#edits-button") == "2 edits · saved"
     assert [edit.action for edit in read_log(run)] == ["reject", "reject"]
+
+
+def test_every_window_hears_that_the_studio_was_started_anew(run: Path, window) -> None:
+    """Also one that has nothing to send; and it goes on when the link was opened in another one."""
+    own = window()
+    own.excused = ("net::ERR_", "403")
+    with serving(JobContext(run)) as server:
+        tab = own.open(server.link)
+        own.view("category/new-01")
+    with serving(JobContext(run), port=server.port) as server:
+        tab.wait_for_selector("#notices >> text=was started anew")
+        assert tab.inner_text("#edits-button") == "No edits"
+        tab.evaluate("() => document.querySelector('main .tools ~ .gallery').gallery.focus(0)")
+        press(tab, "r")
+        tab.wait_for_selector("#edits-button[data-state=away]")
+        own.context.new_page().goto(server.link)
+        tab.wait_for_selector(SAVED)
+        tab.wait_for_selector("#notices:empty", state="attached")
+    assert [edit.action for edit in read_log(run)] == ["reject"]
+
+
+def test_an_edit_that_nobody_answers_is_sent_again(run: Path, serve, window) -> None:
+    own = window()
+    own.tab.add_init_script(IMPATIENT)
+    tab = own.open(serve(run).link)
+    lost: list[Any] = []
+    tab.route("**/api/edits", lambda route: route.continue_() if lost else lost.append(route))
+    own.view("category/new-01")
+    tab.evaluate("() => document.querySelector('main .tools ~ .gallery').gallery.focus(0)")
+    press(tab, "r")
+    tab.wait_for_selector(SAVED)
+    assert (tab.inner_text("#edits-button"), len(lost)) == ("1 edit · saved", 1)
+    assert [edit.action for edit in read_log(run)] == ["reject"]
 
 
 def test_who_may_only_look_is_told(run: Path, serve, window) -> None:

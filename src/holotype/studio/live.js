@@ -23,19 +23,27 @@ const SIMILAR = 0.95; // cosine, as in results/review_queue.py
 const BATCH_MS = 250;
 const MOST_SENT = 500;
 const LONGEST_WAIT = 10_000;
+const LONGEST_ANSWER = 10_000; // from then on nobody is there any more; what is sent twice counts once
 const AWAY = "The studio does not answer. Your edits are kept in this browser, and are sent when it is back.";
 const LOCKED = "The studio was started anew. Open the link that it has printed in its terminal, in this browser: your edits are kept, and are sent then.";
 
-async function post(path, body) {
-  const answer = await fetch(path, { method: "POST", headers: { "Content-Type": "application/json", "X-Holotype": "1" }, body: JSON.stringify(body) });
+async function post(path, body, signal) {
+  const answer = await fetch(path, { method: "POST", headers: { "Content-Type": "application/json", "X-Holotype": "1" }, body: JSON.stringify(body), signal });
+  if (answer.ok) return answer.json();
+  throw await refusal(answer);
+}
+
+/** An answer without data, as an error whose words can be shown. */
+async function refusal(answer) {
   const text = await answer.text();
-  if (answer.ok) return JSON.parse(text);
   let words = answer.status === 403 ? LOCKED : text;
   try {
     words = JSON.parse(text).words;
   } catch { /* not ours: the text itself */ }
-  throw Object.assign(new Error(words), { told: true });
+  return Object.assign(new Error(words), { told: true });
 }
+
+const wordsOf = (error) => (error.told ? error.message : AWAY);
 
 // -- the outbox: it lies in this browser until the server has synced it -------------------------------------
 
@@ -103,7 +111,7 @@ async function send() {
   live.sending = true;
   const batch = live.outbox.filter((item) => !item.saved).slice(0, MOST_SENT);
   try {
-    const { saved, refused } = await post("/api/edits", { edits: batch.map(({ saved: _, ...item }) => item) });
+    const { saved, refused } = await post("/api/edits", { edits: batch.map(({ saved: _, ...item }) => item) }, AbortSignal.timeout(LONGEST_ANSWER));
     const done = new Set(saved);
     live.outbox = live.outbox.filter(({ id }) => !Object.hasOwn(refused, id));
     live.outbox.forEach((item) => { item.saved ||= done.has(item.id); });
@@ -114,7 +122,7 @@ async function send() {
       follow();
     }
   } catch (error) {
-    live.words = error.told ? error.message : AWAY;
+    live.words = wordsOf(error);
     live.waits += 1;
   }
   live.sending = false;
@@ -172,19 +180,34 @@ const SERVER_EVENTS = {
 function listen(after) {
   const source = new EventSource(`/events?after=${after}`);
   source.onopen = () => {
-    live.words = "";
+    clearTimeout(live.timer); // it is back: what waits is sent now
+    Object.assign(live, { words: "", waits: 0, timer: 0 });
     sendSoon(0);
   };
   source.onmessage = (message) => {
     const event = JSON.parse(message.data);
     SERVER_EVENTS[event.type]?.(event);
   };
-  source.onerror = () => {
+  source.onerror = async () => {
     live.words ||= AWAY;
     drawState();
     if (source.readyState !== EventSource.CLOSED) return; // it tries again by itself
-    setTimeout(() => listen(0), 2000); // refused: the server is another one by now
+    live.words = await refusalWords(source.url); // also who has nothing to send hears that the server is another one
+    drawState();
+    setTimeout(() => listen(0), 2000);
   };
+}
+
+/** What is said to whoever asks for events; they themselves do not tell. "" = nothing is wrong any more. */
+async function refusalWords(address) {
+  try {
+    const answer = await fetch(address, { signal: AbortSignal.timeout(LONGEST_ANSWER) });
+    if (!answer.ok) throw await refusal(answer);
+    await answer.body.cancel(); // it would not end
+    return "";
+  } catch (error) {
+    return wordsOf(error);
+  }
 }
 
 /** Where images lie by the answers so far; applied when nothing that somebody looks at would jump. */
