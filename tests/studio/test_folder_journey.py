@@ -34,6 +34,9 @@ NAMES = {
     ("wide", "question"): "studio",
 }
 """Of the pictures."""
+QUIET = """() => !document.querySelector("#nav [href='#rounds'] .n") && !document.querySelector("#toast.on")
+  && !document.getAnimations().length"""
+"""Does no job run, and nothing fade that tells of one?"""
 SCREENS = {
     "wide": {"viewport": {"width": 1280, "height": 900}, "color_scheme": "light"},
     "small": {"viewport": {"width": 390, "height": 844}, "color_scheme": "dark", "has_touch": True},
@@ -139,6 +142,8 @@ def test_from_a_folder_to_sorted_folders(
 
     def picture(view: str) -> None:
         if name := NAMES.get((screen, view)):
+            if PICTURES:
+                tab.wait_for_function(QUIET, timeout=JOB_MS)
             own.picture(Path(PICTURES or tmp_path), name)
 
     with serving(JobContext(run, str(photos))) as server:

@@ -7,14 +7,22 @@ from typing import Any
 
 SAVED = "#edits-button[data-state=saved]"
 LOADED = """async () => {
+  const frames = () => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)));
   const place = (element) => element.getBoundingClientRect();
   const isNear = (element) => place(element).bottom > 0 && place(element).top < innerHeight;
-  const seen = [...document.querySelectorAll('main [data-picture]')].filter(isNear);
-  const load = ({ dataset }) => Object.assign(new Image(), { src: dataset.picture }).decode();
-  await Promise.all(seen.map(load));
-  return seen.every(({ style }) => style.backgroundImage);
+  await frames(); // a grid draws its cells in the next one
+  const near = [...document.querySelectorAll('main [data-picture], main img')].filter(isNear);
+  const load = ({ dataset, src }) => Object.assign(new Image(), { src: dataset.picture ?? src }).decode();
+  await Promise.all(near.map(load));
+  await frames(); // what was loaded is drawn
+  return near.every(({ style, complete }) => style.backgroundImage || complete);
 }"""
-"""Have the thumbnails come that are visible?"""
+"""Have the images come that are visible?"""
+CONTENT = """() => {
+  const ends = [...document.querySelectorAll('main *')].map((element) => element.getBoundingClientRect().bottom);
+  return Math.min(innerHeight, Math.ceil(Math.max(...ends)) + 24);
+}"""
+"""Pixels from the top of the window to the end of what it shows."""
 JOB_MS = 400_000
 """The longest that a job may take on a machine that others share."""
 
@@ -42,9 +50,15 @@ class Window:
         self.tab.wait_for_selector(f"main.{name.partition('/')[0]}")
 
     def picture(self, folder: Path, name: str) -> None:
-        """Write what is visible, once the thumbnails are there, for docs/studio.md."""
+        """Write what is visible, once the images are there, for docs/studio.md."""
         self.tab.wait_for_function(LOADED)
-        self.tab.screenshot(path=folder / f"{name}.png")
+        area = {
+            "x": 0,
+            "y": 0,
+            "width": self.tab.viewport_size["width"],
+            "height": self.tab.evaluate(CONTENT),
+        }
+        self.tab.screenshot(path=folder / f"{name}.png", clip=area)
 
     def focus(self, position: int) -> None:
         self.tab.evaluate(
