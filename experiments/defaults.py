@@ -318,8 +318,8 @@ def blank_table(rows: Sequence[dict[str, Any]]) -> str:
     ]
     for row in rows:
         lines.append(
-            f"| {row['dataset']} | {row['k']} | {row['ratio']:g} : 1, times {row['times']:g} | {row['images']:,} "
-            f"| {row['estimate']} ({row['low']} to {row['high']}) | {row['all']} | {row['kmeans']} "
+            f"| {row['dataset']} | {row['k']} | {row['ratio']:g}:1, ×{row['times']:g} | {row['images']:,} "
+            f"| {row['estimate']} ({row['low']}–{row['high']}) | {row['all']} | {row['kmeans']} "
             f"| {row['kmeans_counted']} |"
         )
     mean = {key: np.mean([row[key] for row in rows]) for key in ("all", "kmeans", "kmeans_counted")}
@@ -427,10 +427,10 @@ def collection_table(rows: Sequence[dict[str, Any]]) -> str:
             DATASET_NAMES[one["dataset"]],
             f"{one['k']}, {one['known']}",
             f"{one['share']:.0%}".replace("%", " %"),
-            f"{one['ratio']:g} : 1, times {one['times']:g}",
+            f"{one['ratio']:g}:1, ×{one['times']:g}",
             f"{one['images']:,}",
             str(len(own)),
-            f"{k} ({low} to {high})",
+            f"{k} ({low}–{high})",
             *(f"{value:.1f}" for value in (*means, best)),
             f"{np.mean([row['leak'] for row in own]):.0f} %",
         )

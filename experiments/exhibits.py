@@ -286,8 +286,7 @@ def backbone_note(record: NetworkRow) -> str:
 # measured from experiments/results. Why p differs from the published one is written by hand, below the block.
 
 CARD_STUDIES = {
-    "../results.md#all-methods": ("peers", "peers-cifar"),
-    "../studies/newer.md": ("newer",),
+    "../results.md#all-methods": ("peers", "peers-cifar", "cars"),
 }
 """Page with whole tables -> studies whose rows a card shows, for which there is p; the first page that has any."""
 APART = 0.3

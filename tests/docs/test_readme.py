@@ -195,7 +195,7 @@ def test_the_table_of_trust_is_that_of_the_record() -> None:
 
 def results_rows(study: str) -> dict[str, str]:
     """Method -> All, from the table of a study in docs/results.md."""
-    rest = page("results").partition(f"<!-- table: {study} kind=progress -->")[2]
+    rest = re.split(rf"<!-- table: {study} rows=\S+ kind=progress -->", page("results"))[1]
     table = rest.partition("<!-- end of table -->")[0]
     rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in table.splitlines() if "|" in line]
     return {row[0].split()[0]: row[rows[0].index("All")] for row in rows[2:]}

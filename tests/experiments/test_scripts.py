@@ -22,7 +22,6 @@ SCRIPTS = (
         "folders",
         "labelling",
         "new_images",
-        "newer",
     ),
     "votes",
     *("backbones", "sampling", "slices", "speed", "whole_run"),
