@@ -94,7 +94,11 @@ def test_a_dry_run_refuses_what_a_discovery_would(holotype, squares, squares_fol
     outcome = holotype("discover", squares, "--dry-run", "--device", "cpu")
     assert "No labelled image of red can be read" in outcome.out
     assert "Only one class has labelled images, so this round proposes groups" in outcome.out
-    for words, said in (("--k 1", "2 known classes"), ("--backbone no.safetensors", "no.safetensors")):
+    for words, said in (
+        ("--k 1", "2 known classes"),
+        ("--backbone no.safetensors", "no.safetensors"),
+        ("--k 2 --method uno --backbone embedded", "needs a novel category"),
+    ):
         outcome = holotype("discover", squares_folder, "--dry-run", "--device", "cpu", *words.split())
         assert_sentence(outcome, said)
 

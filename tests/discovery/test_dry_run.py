@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import copy
 import functools
 import shutil
+from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -28,15 +29,20 @@ from holotype.discovery.dry_run import (
     log_report,
     measure_throughput,
     preview_plan,
-    training_seconds,
+    step_seconds,
 )
 from holotype.discovery.pipeline import discover_table, stored_backbone
 from holotype.discovery.plan import Round, plan_round
+from holotype.discovery.training_plan import draw_sample, plan_training
 from holotype.errors import InputError
-from holotype.models.backbone import load_backbone
+from holotype.methods import METHODS
+from holotype.models.backbone import Backbone, load_backbone
+from holotype.models.vectors import vector_config
 from holotype.models.zoo import fastest_pass
 from holotype.results.discovery import Discovery
 from holotype.results.edits import Edit, edits_csv, read_log
+from holotype.runs.experiment import stages_of
+from holotype.runs.resources import RunData
 from holotype.utils.device import Device
 from tests.data.cameras import photograph
 from tests.data.test_duplicates import picture
@@ -322,85 +328,135 @@ def test_times_and_bursts_are_told(tmp_path: Path) -> None:
 
 # -- how long it will take: more for more images, more steps and slower networks
 
-PACE = Throughput(reading=0.01, trunk=0.1, tail=0.02)
+PACE = Throughput(reading=0.01, trunk=0.1)
+STEP = {"rpc": 0.2, "uno": 0.3, "simgcd": 0.1, "sptnet": 0.1}
+"""Seconds of a training step."""
 
 
-def training(n: int = 1_000, **settings) -> float:
-    return sum(training_seconds(n, DiscoverConfig(device="cpu", **settings), PACE, "cpu"))
+def rows_of_files(n: int) -> Table:
+    """(n,) images of files that are not there, of which every fourth has a label of five."""
+    label = [f"class {i % 5}" if i % 4 == 0 else "" for i in range(n)]
+    return Table.from_columns({"path": [f"{i}.png" for i in range(n)], "label": label})
 
 
-def test_the_parts_of_the_time() -> None:
-    """1,000 images are read, seven views of each are kept, and 10 steps draw three views of 64 images."""
+@pytest.fixture(scope="module")
+def tiny(tiny_backbone_file: Path) -> Backbone:
+    return load_backbone(BackboneConfig(str(tiny_backbone_file)))
+
+
+@pytest.fixture
+def seconds(tiny: Backbone, monkeypatch):
+    """Of embedding and training, on a machine of the pace above."""
+    monkeypatch.setattr("holotype.discovery.dry_run.measure_throughput", lambda *_: PACE)
+    monkeypatch.setattr("holotype.discovery.dry_run.step_seconds", lambda one, *_: STEP[one.method_name])
+
+    def estimate(n: int = 1_000, trainings: int = 1, to_embed: int | None = None, **settings: object):
+        config = DiscoverConfig(device="cpu", **settings)
+        return estimate_seconds(rows_of_files(n), config, tiny, trainings, to_embed)
+
+    return estimate
+
+
+def test_the_parts_of_the_time(seconds) -> None:
+    """1,000 images are read once, and seven views of each are kept; 15 steps are an epoch, the least there is."""
     assert embedding_seconds(100, PACE, "cpu") == pytest.approx(11)
     assert embedding_seconds(100, PACE, "cuda") == pytest.approx(10)  # one behind the other
-    assert training(steps=10, method="rpc") == pytest.approx(1_000 * (0.01 + 7 * 0.1) + 10 * 64 * 3 * 0.02)
-    assert training(100_000, steps=10) == training(5_000, steps=10)  # the sample
-    assert training(100_000, steps=10, sample=20_000) > training(100_000, steps=10)
-    assert training(method="kmeans") == pytest.approx(10)  # nothing is trained
-    assert training(steps=10, method="simgcd") < training(steps=10)  # fewer views, no strong ones
-    assert training(steps=1_000, method="sptnet") > training(steps=1_000)  # learns as a whole
-    each = {
-        method: training_seconds(1_000, DiscoverConfig(device="cpu", steps=10, method=method), PACE, "cpu")
-        for method in ("rpc", "uno", "rpc,uno")
-    }
-    assert each["rpc,uno"][1] == pytest.approx((each["rpc"][1] + each["uno"][1]) / 2)
-    assert each["rpc,uno"][0] == each["rpc"][0] > each["uno"][0]
+    assert seconds(steps=10, method="rpc") == pytest.approx((110, 700 + 15 * 0.2))
+    assert seconds(steps=150, method="rpc") == pytest.approx((110, 700 + 150 * 0.2))
+    assert seconds(steps=10, method="simgcd") == pytest.approx((110, 500 + 15 * 0.1))  # no strong views
+    assert seconds(method="kmeans") == pytest.approx((110, 0))  # nothing is trained
+    assert seconds(steps=1_000, method="sptnet")[1] > 3 * seconds(steps=1_000)[1]  # learns as a whole
+    sample = 5_000 * (0.01 + 0.7) + 78 * 0.2
+    assert seconds(20_000, steps=10) == pytest.approx((2_200, sample))
 
 
-def test_an_image_is_read_once_and_its_tokens_are_kept(monkeypatch) -> None:
+def test_only_what_trains_counts(seconds) -> None:
+    """Methods take turns, and where labels can be hidden the first one rehearses once more."""
+    training, shared = functools.partial(seconds, steps=15, method="rpc,uno"), 1_000 * 0.7
+    for trainings, per_step in ((1, 0.2), (2, 0.7), (3, 0.9), (4, 1.2)):
+        assert training(trainings=trainings)[1] - shared == pytest.approx(15 * per_step)
+    assert training(trainings=4, k=5)[1] - shared == pytest.approx(15 * 5 * 0.2)  # no new category for UNO+
+    with pytest.raises(InputError, match="UNO\\+ needs a novel category"):
+        seconds(method="uno", k=5)
+
+
+def test_an_image_is_read_once_and_its_tokens_are_kept(seconds) -> None:
     """What is read for embedding is kept for training, unless a sample of the images trains."""
-    monkeypatch.setattr("holotype.discovery.dry_run.measure_throughput", lambda *_: PACE)
-    table = Table(
-        np.array([f"{i}.png" for i in range(200)], dtype=object), np.full(200, "", dtype=object), ()
-    )
 
     def training_part(to_embed: int | None = None, **settings: object) -> float:
-        config = DiscoverConfig(device="cpu", steps=10, method="rpc", **settings)
-        return estimate_seconds(table, config, None, 1, to_embed)[1]
+        return seconds(200, 1, to_embed, steps=10, method="rpc", **settings)[1]
 
     steps, of_image = training_part(0) - 200 * PACE.reading, 7 * PACE.trunk
     assert training_part() - steps == pytest.approx(200 * of_image)
     assert training_part(50) - steps == pytest.approx(50 * of_image + 150 * PACE.reading)
-    assert training_part(sample=150) - training_part(0, sample=150) == pytest.approx(150 * of_image)
+    of_sample = len(draw_sample(rows_of_files(200), 150, 0)) * of_image
+    assert training_part(sample=150) - training_part(0, sample=150) == pytest.approx(of_sample)
 
 
 class SlowClock:
-    """An encoder whose passes take 0.01 s by its own clock, the first of each part longer, as on an unused GPU."""
+    """An encoder and a training whose passes take 0.01 s by this clock, the first one of each longer, as on an unused
+    GPU."""
 
     def __init__(self, first: float) -> None:
-        self.now, self.seconds = 0.0, {"inputs": first, "learn": first}
+        self.now, self.first, self.position = 0.0, first, SimpleNamespace(stage=0)
 
-    def inputs(self, images: torch.Tensor) -> torch.Tensor:
-        self.learn(part="inputs")
-        return torch.zeros(len(images), 1, 8)
+    def monotonic(self) -> float:
+        return self.now
 
-    def learn(self, *_: object, part: str = "learn") -> None:
-        self.now += self.seconds[part]
-        self.seconds[part] = 0.01
+    def passes(self) -> Iterator[None]:
+        self.now += self.first
+        yield
+        while True:
+            self.now += 0.01
+            yield
+
+    def training(self, stop: object) -> Iterator[None]:
+        return self.passes()
+
+    def encoder(self, *_: object) -> SimpleNamespace:
+        passes = self.passes()
+        return SimpleNamespace(inputs=lambda images: (next(passes), torch.zeros(len(images), 8))[1])
 
 
 @pytest.mark.parametrize("first", [0.01, 60.0])
-def test_a_slow_first_pass_does_not_count(first: float, squares_folder, monkeypatch) -> None:
+def test_a_slow_first_pass_does_not_count(first: float, tiny, squares_folder, monkeypatch) -> None:
     clock = SlowClock(first)
-    monkeypatch.setattr("holotype.discovery.dry_run.Encoder", lambda *_: clock)
-    monkeypatch.setattr("holotype.discovery.dry_run.learn", clock.learn)
-    timed = functools.partial(fastest_pass, clock=lambda: clock.now)
+    timed = functools.partial(fastest_pass, clock=clock.monotonic)
+    for name, value in {"Encoder": clock.encoder, "Loop": lambda *_, **named: clock, "time": clock}.items():
+        monkeypatch.setattr(f"holotype.discovery.dry_run.{name}", value)
     monkeypatch.setattr("holotype.discovery.dry_run.fastest_pass", timed)
-    backbone = SimpleNamespace(image_size=32, dim=8)
-    pace = measure_throughput(load_table(squares_folder), backbone, Device.on("cpu"), views=12)
-    assert (pace.trunk, pace.tail) == (pytest.approx(0.01 / 8), pytest.approx(0.01 / 12))
+    table, cpu = load_table(squares_folder), Device.on("cpu")
+    assert measure_throughput(table, tiny, cpu).trunk == pytest.approx(0.01 / 8)
+    experiment = plan_training("rpc", table, 4, 10, "cpu", BackboneConfig())
+    assert step_seconds(experiment, 0, RunData(table, 4), tiny, cpu) == pytest.approx(0.01)
 
 
-def test_measuring_changes_nothing(squares_folder: Path, tiny_backbone_file: Path) -> None:
-    backbone = load_backbone(BackboneConfig(str(tiny_backbone_file)))
-    before = {name: value.clone() for name, value in backbone.tail.state_dict().items()}
+@pytest.mark.parametrize("method", [*METHODS, "eagc+rpc"])
+def test_every_method_can_be_tried(method: str, tiny: Backbone, squares_folder: Path, caplog) -> None:
+    """Each stage as it is trained; nothing is said of blank images."""
+    data, cpu = RunData(load_table(squares_folder), 4), Device.on("cpu")
+    experiment = plan_training(method, data.table, data.k, 10, "cpu", BackboneConfig())
+    for place, stage in enumerate(stages_of(experiment)):
+        if stage.needs == "tokens":
+            assert step_seconds(experiment, place, data, tiny, cpu) > 0
+    assert caplog.messages == []
+
+
+def test_measuring_changes_nothing(squares_folder: Path, tiny: Backbone) -> None:
+    before = {name: value.clone() for name, value in tiny.tail.state_dict().items()}
     generator, table = torch.random.get_rng_state(), load_table(squares_folder)
-    pace = measure_throughput(table, backbone, Device.on("cpu"), views=12)
-    assert min(pace.reading, pace.trunk, pace.tail) > 0
+    words = estimate_time(table, DiscoverConfig(device="cpu", steps=1), tiny, 3)
     assert torch.equal(generator, torch.random.get_rng_state())
-    assert all(torch.equal(before[name], value) for name, value in backbone.tail.state_dict().items())
-    assert all(p.grad is None for p in backbone.tail.parameters())
-    words = estimate_time(table, DiscoverConfig(device="cpu", steps=1), copy.deepcopy(backbone), 3)
+    assert all(torch.equal(before[name], value) for name, value in tiny.tail.state_dict().items())
+    assert all(p.grad is None for p in tiny.tail.parameters())
     assert words.startswith("Time on this CPU, roughly: ")
     assert "3 trainings " in words
     assert "tiny at 32 pixels. 3 trainings vote" in words
+
+
+def test_vectors_are_tried_too() -> None:
+    """Nothing is read and nobody looks; the head in front of the method learns."""
+    table, config = rows_of_files(40), DiscoverConfig(device="cpu", steps=1).with_network(vector_config(6))
+    table = replace(table, features=np.random.default_rng(0).normal(size=(40, 6)))
+    embedding, training = estimate_seconds(table, config, load_backbone(config.network), 1)
+    assert embedding == 0 < training

@@ -176,7 +176,7 @@ def test_the_pace_of_the_machine_does_not_decide(
 ) -> None:
     monkeypatch.setitem(CPU.efforts, "normal", Effort(2, 2))
     monkeypatch.setattr(training_plan, "FEW_IMAGES", 2)
-    monkeypatch.setattr("holotype.discovery.dry_run.measure_throughput", lambda *_: Throughput(1e3, 1e3, 1e3))
+    monkeypatch.setattr("holotype.discovery.dry_run.measure_throughput", lambda *_: Throughput(1e3, 1e3))
     caplog.set_level(logging.INFO)
     table, run = load_table(squares_folder / "squares.csv"), tmp_path / "run"
     assert discover_table(table, small(steps=2), run, progress=False).facts.trainings == (0, 1)

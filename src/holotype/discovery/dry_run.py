@@ -5,25 +5,26 @@ Each finding is one line, with a few examples; where there is nothing to say, th
 
 from __future__ import annotations
 
+import copy
 import logging
 import os
 import shlex
 import time
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
-from itertools import pairwise
+from dataclasses import dataclass, replace
+from itertools import cycle, islice, pairwise
 from pathlib import Path
 
 import numpy as np
 import torch
 
 from holotype.config.schema import DiscoverConfig
-from holotype.data.bursts import with_groups
+from holotype.data.bursts import count_units, with_groups
 from holotype.data.decode import decode_in_order
 from holotype.data.duplicates import MAX_PAIRS, Pair, same_pictures, scan_thumbnails
 from holotype.data.exif import ExifData
-from holotype.data.image_store import CROP_FRACTION
+from holotype.data.image_store import CROP_FRACTION, VectorStore
 from holotype.data.labels import read_list, similar_names, unsorted_names
 from holotype.data.load import with_readable_classes
 from holotype.data.paths import find_images, relative
@@ -33,16 +34,23 @@ from holotype.discovery.groups import groups_line
 from holotype.discovery.plan import Round, RoundPlan
 from holotype.discovery.rehearsal import hide_labels
 from holotype.discovery.round_runner import burst_groups, count_bursts, exif_sentence, expected_k
-from holotype.discovery.training_plan import VIEWS_OF_A_STEP, methods_of, plan_length, resolve_settings
+from holotype.discovery.training_plan import (
+    applicable_methods,
+    draw_sample,
+    methods_of,
+    plan_training,
+    resolve_settings,
+)
 from holotype.errors import InputError
 from holotype.models.backbone import Backbone
-from holotype.models.heads import Projector
-from holotype.models.token_cache import CacheViews
 from holotype.models.zoo import fastest_pass
 from holotype.results.ensemble import votes_in_words
-from holotype.runs.experiment import default_experiment, stages_of
-from holotype.runs.resources import effective_views
+from holotype.runs.experiment import Experiment, stages_of
+from holotype.runs.resources import RunData, build_method, effective_views, requested_views
 from holotype.training.encoder import Encoder
+from holotype.training.interleave import wait_for
+from holotype.training.loop import Loop
+from holotype.training.progress import StopRequest
 from holotype.utils.device import Device
 from holotype.utils.text import format_duration, plural
 
@@ -104,8 +112,8 @@ def log_report(round: Round, table: Table) -> None:
         lines += [*_names(named), *(_label_files(table) if table.features is None else ())]
     else:
         lines = inspect_collection(round.source, config, round.images, round.progress).lines
-    trainings = len(round.inputs.seeds)
-    for line in (*lines, estimate_time(table, config, round.chosen.backbone, trainings, round.to_embed)):
+    trainings, network = len(round.inputs.seeds), round.chosen.backbone
+    for line in (*lines, estimate_time(round.active, config, network, trainings, round.to_embed)):
         log.info(line)
 
 
@@ -266,18 +274,18 @@ IMAGES_READ = 16
 TIMED_BATCH = {"cpu": 8}
 """Images that are sent through the trunk for the same reason; on a CPU more of them take as much longer."""
 SENT_ELSEWHERE = 128
+STEPS_TRIED = 4
+"""Of a training, all in one epoch; the first one warms up and does not count."""
 WHOLE_NETWORK = 3
 """Times a pass of the network that a view takes where gradients run through all of it."""
 
 
 @dataclass(frozen=True)
 class Throughput:
-    """Seconds for one image or view."""
+    """Seconds for one image."""
 
     reading: float
     trunk: float
-    tail: float
-    """Forwards and backwards, with a head."""
 
 
 def estimate_time(
@@ -303,22 +311,29 @@ def estimate_seconds(
 
     backbone: the one that will be taken, or one of the same shape. to_embed: images of which there are no features yet,
     where these are not all."""
-    compute, settings = Device.on(config.device), resolve_settings(config)
-    device = compute.device.type
-    plan = plan_length(min(len(table), settings["sample"]), settings["steps"], device)
-    pace = measure_throughput(table, backbone, compute, plan.batch_size * VIEWS_OF_A_STEP)
-    new, n = len(table) if to_embed is None else to_embed, min(len(table), settings["sample"])
-    embedding = embedding_seconds(new, pace, device)
-    shared, steps = training_seconds(len(table), config, pace, device)
-    filling = shared - n * pace.reading
-    if (
-        device == "cpu"
-    ):  # tokens of other images are there since they were embedded (training/build_token_cache.py)
+    compute, settings, known = Device.on(config.device), resolve_settings(config), len(table.known)
+    device, new = compute.device.type, len(table) if to_embed is None else to_embed
+    sample = table.take(draw_sample(table, settings["sample"], config.seed))
+    # before the categories are counted, as many are supposed to be new as are known
+    data = RunData(sample, max(2 * known, 1) if config.k == "auto" else max(int(config.k), known))
+    methods, _ = applicable_methods(methods_of(config), data, backbone)
+    experiments = [
+        plan_training(method, sample, data.k, settings["steps"], device, config.network)
+        for method in methods[:trainings]
+    ]
+    pace = measure_throughput(table, backbone, compute)
+    views = [effective_views(each, requested_views(each)) for each in experiments]
+    filling = max(one.entries if one else 0 for one in views) * len(sample) * pace.trunk
+    if device == "cpu":
+        # tokens of other images are there since they were embedded (training/build_token_cache.py)
         filling *= new / len(table)
     # what is read for embedding is kept for training, unless a sample of the images trains
-    shared = filling + (n - new if n == len(table) else n) * pace.reading
-    rehearsed = trainings > 1 and hide_labels(table, config.seed) is not None
-    return embedding, shared + (trainings + rehearsed) * steps
+    reading = pace.reading * (len(table) - new if len(table) <= settings["sample"] else len(sample))
+    steps = [training_seconds(each, data, backbone, compute, pace) for each in experiments]
+    turns = [*islice(cycle(steps), trainings)]
+    if trainings > 1 and hide_labels(sample, config.seed) is not None:
+        turns.append(steps[0])
+    return embedding_seconds(new, pace, device), filling + reading + sum(turns)
 
 
 def embedding_seconds(n: int, pace: Throughput, device: str) -> float:
@@ -326,43 +341,63 @@ def embedding_seconds(n: int, pace: Throughput, device: str) -> float:
     return n * (pace.reading + pace.trunk if device == "cpu" else max(pace.reading, pace.trunk))
 
 
-def training_seconds(n: int, config: DiscoverConfig, pace: Throughput, device: str) -> tuple[float, float]:
-    """Return the seconds that trainings share and those of one training, the mean where methods take turns.
-
-    They share the reading of the sample, and the filling of the token cache where there is one."""
-    settings = resolve_settings(config)
-    n = min(n, settings["sample"])
-    plan = plan_length(n, settings["steps"], device)
-    wanted = None if plan.cache_views == "off" else CacheViews.parse(plan.cache_views)
-    shared, steps = [], []
-    for method in methods_of(config):
-        experiment = default_experiment(method, "images")
-        experiment.train.epochs = plan.epochs
-        stages, views = stages_of(experiment), effective_views(experiment, wanted)
-        of_tail = pace.tail if views else pace.trunk + pace.tail
-        of_image = sum(
-            (WHOLE_NETWORK * pace.trunk if stage.needs == "images" else of_tail)
-            * (stage.views.weak + stage.views.strong)
-            for stage in stages
-        ) / max(len(stages), 1)
-        shared.append(n * (pace.reading + (views.entries * pace.trunk if stages and views else 0.0)))
-        steps.append(settings["steps"] * plan.batch_size * of_image)
-    return max(shared), sum(steps) / len(steps)
+def training_seconds(
+    experiment: Experiment, data: RunData, backbone: Backbone, compute: Device, pace: Throughput
+) -> float:
+    """Return the seconds of all steps of a training."""
+    seconds = 0.0
+    for place, stage in enumerate(stages_of(experiment)):
+        batch_size = stage.batch_size or experiment.train.batch_size
+        steps = stage.length(experiment.train.epochs) * (count_units(data.table) // batch_size)
+        trunk = batch_size * (stage.views.weak + stage.views.strong) * pace.trunk
+        if stage.needs == "images":
+            seconds += steps * WHOLE_NETWORK * trunk
+            continue
+        seconds += steps * step_seconds(experiment, place, data, backbone, compute)
+        if experiment.cache_views == "off" or not stage.cacheable:
+            seconds += steps * trunk
+    return seconds
 
 
-def measure_throughput(table: Table, backbone: Backbone, compute: Device, views: int) -> Throughput:
-    """Read some images from all over the table, and send some through the network. No weight is changed.
+def step_seconds(
+    experiment: Experiment, place: int, data: RunData, backbone: Backbone, compute: Device
+) -> float:
+    """Train a stage for a few steps, in which all images are blank, and return the seconds of the fastest.
 
-    views: of a training step, which the tail sees at once. A first pass of each part warms up the device and does not
-    count, nor do passes that others who use the machine have slowed down.
+    place: of the stage. Nobody's weights change."""
+    table, device, size = data.table, compute.device, backbone.image_size
+    tokens = torch.ones(1, backbone.dim, device=device)
+    if table.features is None:
+        blank = torch.zeros(1, 3, size, size, dtype=torch.uint8, device=device)
+        tokens = Encoder(backbone, compute).inputs(blank)
+    # heads and queues are as large as for all images, and an epoch begins with a look at a few of them
+    batch_size = max(stage.batch_size or experiment.train.batch_size for stage in stages_of(experiment))
+    problem = np.full(len(table), "left out", dtype=object)
+    problem[draw_sample(table, STEPS_TRIED * batch_size, experiment.seed)] = ""
+    store = VectorStore(tokens.expand(len(table), -1), torch.zeros(len(table), 1, dtype=torch.long), problem)
+    with torch.random.fork_rng(devices=[]):
+        method = build_method(experiment, data, backbone)
+    network, few = replace(backbone, tail=copy.deepcopy(backbone.tail)), table.with_problems(problem)
+    loop = Loop(experiment.train, method, network, store, few, compute, seed=experiment.seed)
+    loop.position.stage, before, clock = place, logging.root.manager.disable, [time.monotonic()]
+    logging.disable()  # what a method says of blank images is true of no others
+    try:
+        for _ in islice(loop.training(StopRequest()), STEPS_TRIED):
+            wait_for(device)
+            clock.append(time.monotonic())
+    finally:
+        logging.disable(before)
+    return float(np.diff(clock)[1 - STEPS_TRIED :].min())
+
+
+def measure_throughput(table: Table, backbone: Backbone, compute: Device) -> Throughput:
+    """Read some images from all over the table, and send some through the network.
+
+    A first pass warms up the device and does not count, nor do passes that others who use the machine have slowed down.
     """
-    rows = np.unique(np.linspace(0, len(table) - 1, IMAGES_READ).astype(int))
     if table.features is not None:
-        encoder, tokens = Encoder(backbone, compute), torch.from_numpy(table.features[rows[:1]])
-        seconds = _learning_seconds(
-            encoder, backbone.dim, tokens.to(compute.device).repeat(views, 1), compute
-        )
-        return Throughput(0.0, 0.0, seconds / views)
+        return Throughput(0.0, 0.0)
+    rows = np.unique(np.linspace(0, len(table) - 1, IMAGES_READ).astype(int))
     paths, side = [str(path) for path in table.path[rows]], int(backbone.image_size / CROP_FRACTION)
     started = time.monotonic()
     for _ in decode_in_order(paths, side, None, False):
@@ -371,24 +406,4 @@ def measure_throughput(table: Table, backbone: Backbone, compute: Device, views:
     encoder, device, size = Encoder(backbone, compute), compute.device, backbone.image_size
     n = TIMED_BATCH.get(device.type, SENT_ELSEWHERE)
     images = torch.zeros(n, 3, size, size, dtype=torch.uint8, device=device)
-    trunk = fastest_pass(lambda: encoder.inputs(images), device) / n
-    tokens = encoder.inputs(images[:1]).repeat_interleave(views, dim=0)
-    return Throughput(reading, trunk, _learning_seconds(encoder, backbone.dim, tokens, compute) / views)
-
-
-def _learning_seconds(encoder: Encoder, dim: int, tokens: torch.Tensor, compute: Device) -> float:
-    """Of a pass through tail and head, forwards and backwards."""
-    with torch.random.fork_rng(devices=[]):
-        head = Projector(dim).to(compute.device, compute.dtype)
-    return fastest_pass(lambda: learn(encoder, head, tokens), compute.device)
-
-
-def learn(encoder: Encoder, head: Projector, tokens: torch.Tensor) -> Sequence[torch.Tensor | None]:
-    """Compute the gradients of the tail and a head, and leave none behind. Methods have such a head, and with a small
-    backbone it takes most of a step."""
-    learning = [p for p in (*encoder.tail.parameters(), *head.parameters()) if p.requires_grad]
-    with torch.enable_grad():
-        with encoder.compute.autocast():
-            features = encoder.tail(tokens)
-        total = head(features.to(encoder.dtype)).sum()
-    return torch.autograd.grad(total, learning, allow_unused=True)
+    return Throughput(reading, fastest_pass(lambda: encoder.inputs(images), device) / n)

@@ -201,7 +201,7 @@ def preview_discovery(
         network, needed = preview_backbone(config.network, pick_device(config.device)), plan.to_embed
         config = round_config(plan.labelled, config)
         seeds = 1 if config is not plan.config else len(plan.inputs.seeds)
-        yield estimate_time(table, config, network, seeds, needed)
+        yield estimate_time(plan.labelled, config, network, seeds, needed)
 
 
 def write_round_result(folder: Path, now: Collection, progress: bool) -> Discovery:
