@@ -21,9 +21,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from holotype.clustering.balanced_kmeans import balanced_kmeans
 from holotype.clustering.communities import communities, drop_small_communities
-from holotype.clustering.kmeans import semi_supervised_centres
+from holotype.clustering.kmeans import balanced_kmeans, semi_supervised_centres
 from holotype.clustering.knn import neighbour_graph
 from holotype.config.schema import TrainConfig
 from holotype.data.image_store import ImageStore, place_pixels

@@ -2,7 +2,7 @@
 
 import torch
 
-from holotype.clustering.balanced_kmeans import balanced_kmeans, centres_of, squared_distances
+from holotype.clustering.kmeans import balanced_kmeans, centres_of, squared_distances
 
 
 def blobs(sizes, dim=8, seed=0):

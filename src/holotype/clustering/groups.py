@@ -1,12 +1,15 @@
-"""Groups without labels: communities of the graph of neighbours, merged until as many are left as were asked for.
+"""Groups of the graph of neighbours: DCCL's concepts, and groups without labels.
 
-Communities follow the shape and the size of what is there, where k-means makes round clusters of about equal spread.
-Which two merge is Ward's rule: those whose union adds least to the sum of squared distances,
+Communities (communities.py) follow the shape and the size of what is there, where k-means makes round clusters of about
+equal spread. Without labels they are merged until as many are left as were asked for, by Ward's rule: those whose
+union adds least to the sum of squared distances,
 
     n_a n_b / (n_a + n_b) |m_a - m_b|^2.
 """
 
 from __future__ import annotations
+
+from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -14,8 +17,9 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from holotype.clustering.class_size import NEIGHBOURS, subsample_rows
-from holotype.clustering.communities import communities
-from holotype.clustering.knn import neighbour_graph
+from holotype.clustering.communities import CommunityEngine, communities, drop_small_communities
+from holotype.clustering.knn import Edges, neighbour_graph
+from holotype.losses.ops import at_least_float32, l2_normalize
 
 LINKS = 6
 """Nearest rows that each is linked with: few, so that there are more communities than groups."""
@@ -66,3 +70,64 @@ def merge_nearest(mean: np.ndarray, size: np.ndarray, k: int) -> np.ndarray:
         costs[a, gone] = np.inf
         costs[:, a], costs[b], costs[:, b] = costs[a], np.inf, np.inf
     return np.searchsorted(left, group)
+
+
+@dataclass(frozen=True)
+class Concepts:
+    """What was found among n images."""
+
+    of: Tensor
+    """(n,) long: the concept of each image, -1 = none (an outlier)."""
+    count: int
+    positives: float
+    """Other images in the concept of an image, on average over those that have one; NaN without concepts."""
+    precision: float
+    """Of the pairs of labelled images in one concept, the share of one class; NaN where there is none. Where edges
+    follow labels, these have helped it."""
+
+
+def find_concepts(
+    features: Tensor,
+    label: Tensor,
+    neighbours: int = 15,
+    least_similarity: float = 0.6,
+    smallest: int = 5,
+    edges: Edges = "labelled",
+    engine: CommunityEngine = "own",
+    *,
+    seed: int,
+) -> Concepts:
+    """Communities of the graph of neighbours with at least `smallest` members; a function of its arguments alone.
+
+    features: (n, D). label: (n,), -1 = unlabelled. neighbours: of an image, itself counted.
+    """
+    graph = neighbour_graph(features, label, neighbours, least_similarity, edges)
+    found = drop_small_communities(communities(graph, seed, engine), smallest)
+    positives, precision = partition_stats(found, label.cpu().numpy())
+    count = int(found.max(initial=-1)) + 1
+    return Concepts(torch.from_numpy(found).to(label.device), count, positives, precision)
+
+
+def concept_means(features: Tensor, concepts: Concepts) -> Tensor:
+    """(C, D): the mean of the raw features of each concept's images, then unit length."""
+    x = at_least_float32(features)
+    spare = torch.where(concepts.of < 0, concepts.count, concepts.of)
+    total = x.new_zeros(concepts.count + 1, x.shape[1])
+    return l2_normalize(total.index_put_((spare,), x, accumulate=True)[:-1])  # the same bits at every call
+
+
+def partition_stats(community: np.ndarray, label: np.ndarray) -> tuple[float, float]:
+    """What a partition says of its members: how many others each has in its community, on average, and of the pairs of
+    labelled images in one community the share that is of one class. NaN where there is nothing to count.
+
+    community, label: (n,), -1 = none.
+    """
+    size = np.bincount(community[community >= 0])
+    named = (community >= 0) & (label >= 0)
+    kinds, count = np.unique(np.stack([community[named], label[named]]), axis=1, return_counts=True)
+    together = np.bincount(kinds[0], count)
+    pairs, alike = (together * (together - 1)).sum(), (count * (count - 1)).sum()
+    return (
+        float((size * (size - 1)).sum() / size.sum()) if size.sum() else float("nan"),
+        float(alike / pairs) if pairs else float("nan"),
+    )

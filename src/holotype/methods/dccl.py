@@ -24,6 +24,7 @@ Only CUB's settings are published. Those for CIFAR-100 are of its successor, MGC
 
 from __future__ import annotations
 
+import logging
 import math
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -32,18 +33,35 @@ import torch
 from torch import Tensor
 
 from holotype.clustering.communities import CommunityEngine, check_community_engine
+from holotype.clustering.groups import Concepts, concept_means, find_concepts
 from holotype.clustering.knn import Edges
 from holotype.config.parse import Cosine, Count, Positive, UnitInterval, Weight
 from holotype.data.samplers import balanced_rows
 from holotype.losses.contrastive import concept_nce, update_concept_memory
-from holotype.methods._concepts import (
-    concept_means,
-    find_concepts,
-    warn_few_concepts,
-)
 from holotype.methods.base import Batch, Images, Now, ParamGroup, Progress, Stage, Task, warn_reduced
 from holotype.methods.gcd import GCD, GCDConfig
 from holotype.methods.schedules import FINAL_LR_SHARE, linear_warmup
+
+log = logging.getLogger("holotype")
+
+
+def warn_few_concepts(concepts: Concepts, slots: int, told: set[str]) -> None:
+    """Say in one line that there are too few concepts to fill the places of a step, or none at all; each once.
+
+    told: which of the two were said before; it takes in what is said now. Their number changes from search to search.
+    """
+    n = concepts.count
+    which = "none" if n == 0 else "few"
+    if n >= slots or which in told:
+        return
+    told.add(which)
+    if n == 0:
+        log.warning(
+            f"No concept was found among {len(concepts.of):,} images, so the concept loss is 0; "
+            "a lower --method.least-similarity links more of them."
+        )
+    else:
+        log.warning(f"Concepts found: {n}, fewer than the {slots} places of a step: they repeat in it.")
 
 
 def rows_with_concepts(

@@ -28,8 +28,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from holotype.clustering.balanced_kmeans import balanced_kmeans, centres_of
-from holotype.clustering.kmeans import semi_supervised_centres
+from holotype.clustering.kmeans import balanced_kmeans, centres_of, semi_supervised_centres
 from holotype.config.parse import Count, RepeatCount, UnitInterval, Width
 from holotype.losses.ops import l2_normalize
 from holotype.losses.self_expertise import apartness, cluster_contrast, distances, smoothed_info_nce
