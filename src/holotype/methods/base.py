@@ -303,7 +303,7 @@ class Method(nn.Module):
     card: ClassVar[Card | None] = None
     """By default what the sections of the class's docstring say (Card.parse)."""
     parts: ClassVar[tuple[type[Method], ...]] = ()
-    """Of a composition such as eagc+rpc: its wrappers, then the method (methods/compose.py)."""
+    """Of a composition such as eagc+rpc: its wrappers, then the method (methods/registry.py)."""
     encoder: Any
     """What `build_encoder` returned, once the loop has bound it. No submodule: its parameters stand under `tail.`."""
     batch_size: int = 0
@@ -434,7 +434,7 @@ class Method(nn.Module):
 
 
 class Wrapper(Method):
-    """Base of what stands in front of a method, as eagc does in eagc+rpc (methods/compose.py).
+    """Base of what stands in front of a method, as eagc does in eagc+rpc (methods/registry.py).
 
     A wrapper stands before the method in the order of resolution and acts through the functions of the contract, each
     of which goes on with `super()`: in `loss` it may hand on other features, scale their gradient with
