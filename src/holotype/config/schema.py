@@ -7,6 +7,7 @@ import dataclasses
 import difflib
 import math
 import os
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -114,6 +115,19 @@ def published_pool(arch: str) -> Literal["token"] | None:
 
 VECTOR_PREFIX = "vectors-"
 """Begins the name of a backbone that is none: vectors-384 stands for vectors of 384 numbers."""
+
+
+def vector_config(dim: int) -> BackboneConfig:
+    """Return how a run names vectors of `dim` numbers in the place of its network."""
+    return BackboneConfig(f"{VECTOR_PREFIX}{dim}")
+
+
+def vector_dim(name: str) -> int | None:
+    """Return how long the vectors are that a name of `vector_config` means; None for a network."""
+    found = re.fullmatch(rf"{VECTOR_PREFIX}([1-9][0-9]*)", name)
+    return int(found[1]) if found else None
+
+
 AUTO, NO = "auto", "no"
 """Of `bursts`."""
 BACKBONE_FIELDS = ("arch", "image_size", "pool", "mean", "std")

@@ -7,10 +7,9 @@ import urllib.error
 import urllib.request
 from dataclasses import dataclass, replace
 
-from holotype.config.schema import DINOV2_SIZE, BackboneConfig
+from holotype.config.schema import DINOV2_SIZE, BackboneConfig, vector_dim
 from holotype.errors import InputError
 from holotype.models.backbone import Backbone, load_backbone
-from holotype.models.vectors import vector_dim
 
 PUBLIC_BACKBONE = ("vit_base_patch14_dinov2.lvd142m", "vit_small_patch14_dinov2.lvd142m")
 """timm's names, best first; on a CPU the smaller one comes first, which takes a quarter of the time."""

@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 
 from holotype.clustering.metrics import has_truth, score
-from holotype.config.schema import BackboneConfig, DiscoverConfig, parse_by_name
+from holotype.config.schema import BackboneConfig, DiscoverConfig, parse_by_name, vector_config
 from holotype.data.detections import CONFIDENCE
 from holotype.data.hashing import file_stamps
 from holotype.data.load import check_trainable, folder_name, load_table
@@ -57,7 +57,6 @@ from holotype.embeddings.store import EmbeddingParts
 from holotype.errors import InputError
 from holotype.export.open_assign import with_proposals
 from holotype.methods import find_method
-from holotype.models.vectors import vector_config
 from holotype.report import build_report
 from holotype.report.projection import add_projection
 from holotype.results.discovery import Discovery

@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from holotype.config.schema import vector_dim
 from holotype.data.boxes import split_box
 from holotype.data.detections import box_columns
 from holotype.data.hashing import file_stamps, image_digests
@@ -36,7 +37,6 @@ from holotype.errors import InputError
 from holotype.export.folders import TargetFile, check_replaceable, new_folder
 from holotype.export.open_assign import open_categories
 from holotype.methods.registry import allow_code
-from holotype.models.vectors import vector_dim
 from holotype.results.calibration import interpolate
 from holotype.results.discovery import DISCOVERY_FILE, Discovery, read_features, write_csv
 from holotype.results.edits import CONFIRMED_NOTE, MOVED_NOTE, REJECTED_NOTE

@@ -24,11 +24,11 @@ import torch
 from scipy.special import softmax
 from torch import Tensor, nn
 
+from holotype.config.schema import vector_dim
 from holotype.data.augment import normalise
 from holotype.data.image_store import CROP_FRACTION
 from holotype.errors import InputError
 from holotype.export.assign import CorrectedModel, load_corrected
-from holotype.models.vectors import vector_dim
 from holotype.models.zoo import licence_terms
 from holotype.runs.model_io import TrainedModel, load_model
 from holotype.runs.predict import has_logits

@@ -28,11 +28,11 @@ from holotype.config.schema import (
     as_rgb,
     published_pool,
     requested_backbone,
+    vector_dim,
 )
 from holotype.errors import InputError
 from holotype.models.hub import load_from_hub, repository_origin
-from holotype.models.tail import Model, check_blocks, split_backbone
-from holotype.models.vectors import VectorTail, vector_dim
+from holotype.models.tail import Model, VectorTail, check_blocks, split_backbone
 from holotype.models.weights_io import (
     HUB_PREFIX,
     WeightsOrigin,

@@ -17,11 +17,12 @@ Outputs and gradients equal those of the whole blocks. The modules inside are ti
 
 A token cache keeps `tail.prepare(tokens)`, all of the tail that does not learn, which are the inputs of a stage on
 tokens. The same call takes them: tail(prepare(tokens)) = tail(tokens). They are flat, one row (M D) an image, so that
-their shape tells them from tokens; any other shape is refused.
+their shape tells them from tokens; any other shape is refused. Vectors in the place of images have a VectorTail.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from functools import partial
 from typing import Any
@@ -38,6 +39,8 @@ Block = Any
 """One of its blocks."""
 ALIGNED = 8
 """Numbers of 16 bits in the 16 bytes that a GPU reads at once."""
+MAX_VECTOR_WIDTH = 1024
+"""Of the hidden layer of VectorTail, which is as wide as the vectors up to here."""
 
 
 def split_backbone(model: Model, train_blocks: int, patches: bool = False) -> tuple[nn.Module, WholeTail]:
@@ -426,3 +429,31 @@ class _AlignedPool(torch.autograd.Function):
 
 def _bias(linear: nn.Linear) -> Tensor:
     return linear.weight.new_zeros(linear.out_features) if linear.bias is None else linear.bias
+
+
+class VectorTail(nn.Module):
+    """Vectors in the place of images: nothing looks, and a small head in front of the method learns.
+
+        f(x) = u + W_2 gelu(W_1 u),    u = sqrt(D) x / |x|,
+
+    in which W_2 begins at zero, so that training begins with the vectors as they are. (B, D) -> (B, D).
+    """
+
+    blocks = ()
+    """Of a network; here there are none."""
+
+    def __init__(self, dim: int) -> None:
+        super().__init__()
+        self.dim = dim
+        self.hidden = nn.Linear(dim, min(dim, MAX_VECTOR_WIDTH))
+        self.out = nn.Linear(min(dim, MAX_VECTOR_WIDTH), dim)
+        nn.init.zeros_(self.out.weight)
+        nn.init.zeros_(self.out.bias)
+
+    def prepare(self, vectors: Tensor) -> Tensor:
+        """Vectors are ready as they are."""
+        return vectors
+
+    def forward(self, x: Tensor) -> Tensor:
+        u = math.sqrt(self.dim) * F.normalize(x.float(), dim=-1)
+        return u + self.out(F.gelu(self.hidden(u)))
