@@ -20,16 +20,16 @@ import pytest
 from PIL import Image
 
 from export.made_results import edit, paths
-from holotype.errors import InputError
-from holotype.export import camtrap
-from holotype.export.camtrap import DEPLOYMENTS, MEDIA, OBSERVATIONS, missing_fields, write_camtrap
-from holotype.export.image_header import (
+from holotype.data.exif import (
     CAMERA_CLOCK,
     CAMERA_CLOCK_NO_ZONE,
     FILE_CLOCK,
     ImageHeader,
     read_headers,
 )
+from holotype.errors import InputError
+from holotype.export import camtrap
+from holotype.export.camtrap import DEPLOYMENTS, MEDIA, OBSERVATIONS, missing_fields, write_camtrap
 from holotype.export.results_table import read_results_table
 from holotype.results.discovery import Category, Discovery
 from tests.conftest import write_csv

@@ -1,4 +1,5 @@
-"""When, where and with which camera a picture was taken, from the head of its file. No pixels are read.
+"""When, where and with which camera a picture was taken, from the head of its file; with its size,
+format and clock, where a form of export wants these. No pixels are read.
 
 What a camera writes is often odd. Nothing of it stops anything: what makes no sense is left out.
 """
@@ -18,7 +19,7 @@ from typing import Any, NamedTuple
 from PIL import Image
 
 from holotype.data.boxes import split_box
-from holotype.data.hashing import open_image_bytes
+from holotype.data.hashing import file_stamps, open_image_bytes
 from holotype.data.image_files import decoders, read_array, split_archive
 from holotype.utils.device import cpu_count, thread_map
 
@@ -184,3 +185,42 @@ def _degrees(gps: dict[int, Any], side: int, tag: int, most: float) -> float:
     except (KeyError, TypeError, ValueError, ZeroDivisionError):
         return math.nan
     return round(sign * value, 6) if 0 <= value <= most else math.nan
+
+
+CAMERA_CLOCK, CAMERA_CLOCK_NO_ZONE, FILE_CLOCK = "camera", "camera without a time zone", "file"
+"""Where a time comes from."""
+
+
+@dataclass(frozen=True)
+class ImageHeader:
+    """Size, format and time of one image whose file exists."""
+
+    width: int
+    """Upright, in pixels; 0 where the file cannot be read."""
+    height: int
+    mediatype: str
+    """Such as image/jpeg."""
+    time: datetime
+    """When it was taken, with a time zone: where the file names none, that of this computer."""
+    clock: str
+    """CAMERA_CLOCK, CAMERA_CLOCK_NO_ZONE, or FILE_CLOCK: the time of the file, because there is no other."""
+
+
+def read_headers(paths: Sequence[str], progress: bool = False) -> list[ImageHeader]:
+    """Return the header of every path, in their order; all files must exist.
+
+    An image inside a container has the time of its container, a box the header of its picture.
+    """
+    files = [split_box(path)[0] for path in paths]
+    headers = []
+    for head, stamp in zip(read_heads(files, progress), file_stamps(files), strict=True):
+        if head.exif.taken:
+            taken = datetime.fromisoformat(head.exif.taken)
+            time, clock = taken.astimezone(), CAMERA_CLOCK_NO_ZONE
+            if taken.tzinfo:
+                time, clock = taken, CAMERA_CLOCK
+        else:
+            time = datetime.fromtimestamp(int(stamp.partition("-")[2] or 0) / 1e9).astimezone()
+            clock = FILE_CLOCK
+        headers.append(ImageHeader(head.width, head.height, head.mediatype, time, clock))
+    return headers

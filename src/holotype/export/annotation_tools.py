@@ -19,7 +19,7 @@ from urllib.parse import quote
 from xml.etree import ElementTree as ET
 
 from holotype.data.boxes import Box
-from holotype.export.image_header import read_headers
+from holotype.data.exif import read_headers
 from holotype.export.results_table import ResultsTable, read_results_table
 from holotype.results.annotated import FROM_NAME, IMAGE_KEY, LOCAL_FILES, RUN_KEY
 from holotype.utils.atomic import refuse_existing, write_output

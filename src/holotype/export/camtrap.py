@@ -24,17 +24,11 @@ from typing import Any, NamedTuple
 
 from holotype import __version__
 from holotype.data.csv import csv_text, escape_formula, read_columns, unescape_formula
+from holotype.data.exif import CAMERA_CLOCK, CAMERA_CLOCK_NO_ZONE, FILE_CLOCK, ImageHeader, read_headers
 from holotype.data.image_files import has_own_file
 from holotype.data.paths import find_images
 from holotype.errors import InputError
 from holotype.export.folders import NewFolder, TargetFile, new_folder
-from holotype.export.image_header import (
-    CAMERA_CLOCK,
-    CAMERA_CLOCK_NO_ZONE,
-    FILE_CLOCK,
-    ImageHeader,
-    read_headers,
-)
 from holotype.export.results_table import KINDS, ResultsTable, read_results_table
 from holotype.results.discovery import UNNAMED_PATTERN, Category
 from holotype.utils.atomic import write_text

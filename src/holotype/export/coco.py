@@ -16,7 +16,7 @@ from typing import Any
 
 from holotype import __version__
 from holotype.data.detections import HOLOTYPE_FORMAT
-from holotype.export.image_header import read_headers
+from holotype.data.exif import read_headers
 from holotype.export.results_table import KINDS, ResultsTable, read_results_table
 from holotype.utils.atomic import refuse_existing, write_output
 from holotype.utils.text import plural
