@@ -7,9 +7,8 @@ import pytest
 
 from holotype.data.table import Table
 from holotype.methods.simgcd import SimGCD
-from holotype.runs.collapse import collapse_signs
 from holotype.runs.predict import Predictions
-from holotype.runs.run import run_experiment
+from holotype.runs.run import collapse_signs, run_experiment
 from holotype.utils.serialization import read_json
 
 TABLE = Table.from_columns({"path": list("abcdef"), "label": ["x", "y", "", "", "", ""]})

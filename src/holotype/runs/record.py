@@ -132,7 +132,7 @@ class Record:
     restarts: tuple[Restart, ...] = ()
     """Where the loss left its course and training went back, with a lower rate than the settings say from there on."""
     warnings: tuple[str, ...] = ()
-    """Signs that nothing was learned (runs/collapse.py)."""
+    """Signs that nothing was learned (`collapse_signs`)."""
 
     @property
     def key(self) -> Key:
