@@ -465,11 +465,7 @@ def decode_one(path: str, short: int, draft: int = DRAFT) -> Decoded:
     draft: 0 decodes every image whole.
     """
     try:
-        with (
-            open_image(path, draft * short) as image,
-            DECODE_BUDGET.reserve(image.nbytes),
-            image.loaded(),
-        ):
+        with open_image(path, draft * short) as image, DECODE_BUDGET.reserve(image.nbytes), image.loaded():
             size, crop, note = _resized_size(image.full_size, short)
             left, top, right, bottom = image.region
             x, y = (right - left) / image.full_size[0], (bottom - top) / image.full_size[1]

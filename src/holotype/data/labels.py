@@ -125,44 +125,35 @@ def read_list(file: Path) -> LabelFile:
 
 
 PATH_NAMES = (
+    *("path", "file_name", "filename", "filepath", "file_path", "file", "image", "image_path", "image_name"),
     *(
-        "path",
-        "file_name",
-        "filename",
-        "filepath",
-        "file_path",
-        "file",
-        "image",
-        "image_path",
-        "image_name",
         "img",
+        "photo",
+        "picture",
+        "dateiname",
+        "datei",
+        "pfad",
+        "bild",
+        "fichier",
+        "archivo",
+        "foto",
+        "bestand",
     ),
-    *("photo", "picture", "dateiname", "datei", "pfad", "bild", "fichier", "archivo", "foto", "bestand"),
 )
 LABEL_NAMES = (
+    *("label", "labels", "class", "class_name", "classname", "category", "species", "taxon", "taxon_name"),
     *(
-        "label",
-        "labels",
-        "class",
-        "class_name",
-        "classname",
-        "category",
-        "species",
-        "taxon",
         "scientific_name",
-    ),
-    *(
         "scientificname",
         "klasse",
         "art",
         "kategorie",
-        "taxon_name",
         "espece",
         "espèce",
         "classe",
         "especie",
-        "clase",
     ),
+    "clase",
 )
 """What people call the columns of images and of labels."""
 

@@ -20,14 +20,7 @@ from itertools import product
 from typing import IO, Any
 from urllib.parse import parse_qsl, unquote, urlsplit
 
-from holotype.data.paths import (
-    is_address,
-    is_pattern,
-    object_address,
-    scheme_of,
-    split_query,
-    with_query,
-)
+from holotype.data.paths import is_address, is_pattern, object_address, scheme_of, split_query, with_query
 from holotype.errors import InputError
 
 BRACES = re.compile(r"\{([^{}]+)\}")

@@ -28,12 +28,7 @@ from torch import Tensor
 from holotype.config.parse import LargeInt, Natural, Positive, UnitInterval, Weight
 from holotype.losses.ops import l2_normalize, masked_mean
 from holotype.losses.ova import known_score
-from holotype.losses.relational import (
-    behaviour_alignment,
-    circular_fusion,
-    relational_consistency,
-    signature,
-)
+from holotype.losses.relational import behaviour_alignment, circular_fusion, relational_consistency, signature
 from holotype.methods.base import Batch, Images, Now, Prediction, Progress, Stage, Task, Views, class_means
 from holotype.methods.debgcd import auxiliary_loss, confidence_of_lead, detector_terms, scale_gradient
 from holotype.methods.schedules import ramp

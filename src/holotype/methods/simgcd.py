@@ -15,11 +15,7 @@ from typing import Any, ClassVar, Literal
 from torch import Tensor
 
 from holotype.config.parse import Natural, Positive, UnitInterval, Weight
-from holotype.losses.classification import (
-    mean_entropy_deficit,
-    self_distillation,
-    supervised_cross_entropy,
-)
+from holotype.losses.classification import mean_entropy_deficit, self_distillation, supervised_cross_entropy
 from holotype.losses.contrastive import info_nce, sup_con
 from holotype.methods.base import Batch, Method, Now, Progress, Stage, Task
 from holotype.methods.schedules import linear_warmup

@@ -24,13 +24,7 @@ from holotype.training.callbacks import Callback
 from holotype.training.checkpoint import Checkpointer, CheckpointState, Position
 from holotype.training.divergence import Diverged, DivergenceGuard
 from holotype.training.encoder import predict_table
-from holotype.training.optim import (
-    build_optimiser,
-    logged_rate,
-    reset_parameters,
-    restore_state,
-    set_rates,
-)
+from holotype.training.optim import build_optimiser, logged_rate, reset_parameters, restore_state, set_rates
 from holotype.training.progress import StopRequest, TrainingBar, score_line
 from holotype.training.step import Step, out_of_memory, pays_to_compile
 from holotype.training.views import Key, ViewSources, evaluation_features, table_features
