@@ -42,9 +42,8 @@ UNLINKED = (
 )
 HERE = Path(__file__).parent
 SCRIPTS = (
-    "wording.js", "corrections.js", "carry.js", "csv.js", "state.js", "edits.js", "earlier.js", "focus.js",
-    "gallery.js", "search.js", "alike.js", "charts.js", "map.js", "pointer.js", "lasso.js", "views.js",
-    "occasions.js", "bursts.js", "print.js", "report.js",
+    "corrections.js", "carry.js", "state.js", "edits.js", "earlier.js", "gallery.js", "search.js", "charts.js",
+    "map.js", "lasso.js", "views.js", "occasions.js", "print.js", "report.js",
 )  # fmt: skip
 """In the order in which the page runs them."""
 SCRIPT_FILES = [HERE / name for name in SCRIPTS]

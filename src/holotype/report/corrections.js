@@ -1,5 +1,34 @@
-// Edits applied to the data of a run, as results/edits.py does it. Pure: nothing here knows of a page.
+// Edits applied to the data of a run, and read and written, as results/edits.py does it. Pure: nothing here knows of a page.
 // tests/results/golden_edits.json binds the two.
+
+// Words in which other categories are named, with the names of today, as results/describe.py has it. Pure.
+
+/** What tells of a category at the end of a note. */
+const NAMED_IN_NOTES = ["the model would say ", "most frames of its burst are in "];
+
+/** How a category stands to known classes, as these are called now. names: from those of before. */
+function renamedWords(words, names) {
+  if (!names.size) return words;
+  const before = [...names.keys()].sort((a, b) => b.length - a.length).map((name) => name.replace(/[.*+?^${}()|[\]\\]/g, "\\$&"));
+  const place = new RegExp(`(closest to |nearest | and |; unlike )(${before.join("|")})(?= -?\\d\\.\\d\\d|$| \\(before )`, "g");
+  return words.replace(place, (_, joint, name) => joint + names.get(name));
+}
+
+/** A suggested name of a new category likewise. */
+function renamedSuggestion(suggested, names) {
+  const [, near, number] = /^near (.+), new (\d+)$/s.exec(suggested) ?? [];
+  return names.has(near) ? `near ${names.get(near)}, new ${number}` : suggested;
+}
+
+/** The note of an image likewise. */
+function renamedNote(note, names) {
+  for (const words of NAMED_IN_NOTES) {
+    const at = note.lastIndexOf(words);
+    const name = note.slice(at + words.length);
+    if (at >= 0 && names.has(name)) return note.slice(0, at) + words + names.get(name);
+  }
+  return note;
+}
 
 const MOST_EXEMPLARS = 12;
 const UNNAMED = /^new-[0-9]+$/;
@@ -326,3 +355,63 @@ const ACTIONS = {
     if (category) list.forEach((i) => standing.put(i, category, "confirmed by hand"));
   },
 };
+
+// edits.csv as results/edits.py reads and writes it. Pure: nothing here knows of a page.
+
+const EDITS_FORMAT = "2"; // stands in the last column
+const READABLE_FORMATS = ["", "1", EDITS_FORMAT]; // files of format 1 have no digests
+const REQUIRED = COLUMNS.filter((column) => !["digest", "by"].includes(column));
+const RISKY = /^[=+\-@\t\r']/;
+
+/** A cell that no spreadsheet takes for a formula, and its inverse. */
+const guarded = (cell) => (RISKY.test(cell) ? `'${cell}` : cell);
+const bare = (cell) => (cell[0] === "'" && RISKY.test(cell.slice(1)) ? cell.slice(1) : cell);
+const quoted = (cell) => (/[",\r\n]|^ /.test(cell) ? `"${cell.replaceAll('"', '""')}"` : cell);
+
+const toCsv = (list) =>
+  [[...COLUMNS, "format"], ...list.map((edit) => [...COLUMNS.map((column) => guarded(edit[column] ?? "")), EDITS_FORMAT])]
+    .map((cells) => cells.map(quoted).join(",") + "\n").join("");
+
+/** Rows of cells. A field in quotes may hold separators, quotes twice, and line ends. */
+function parseCsv(text) {
+  text = text.replace(/^\ufeff/, "");
+  const head = text.split("\n", 1)[0];
+  const separator = head.split(";").length > head.split(",").length ? ";" : ",";
+  const rows = [[]];
+  let cell = "";
+  let inside = false;
+  for (let at = 0; at < text.length; at++) {
+    const sign = text[at];
+    if (inside) {
+      if (sign !== '"') cell += sign;
+      else if (text[at + 1] === '"') cell += text[++at];
+      else inside = false;
+    } else if (sign === '"' && cell === "") inside = true;
+    else if (sign === separator || sign === "\n" || sign === "\r") {
+      rows[rows.length - 1].push(cell);
+      cell = "";
+      if (sign === "\r" && text[at + 1] === "\n") at++;
+      if (sign !== separator) rows.push([]);
+    } else cell += sign;
+  }
+  if (cell !== "" || rows[rows.length - 1].length) rows[rows.length - 1].push(cell);
+  return rows;
+}
+
+/** The edits in a file, in its order; problem says in a sentence why it is none ("" = it is one). */
+function readEdits(text) {
+  const [head, ...rows] = parseCsv(text).filter((row) => row.some((cell) => cell !== ""));
+  const none = (problem) => ({ edits: [], problem });
+  const missing = REQUIRED.find((column) => !head || !head.includes(column));
+  if (missing) return none(`This is not an edits file: it has no column ${missing}.`);
+  const cellOf = (row, column) => row[head.lastIndexOf(column)] ?? "";
+  const told = rows.filter((row) => REQUIRED.some((column) => cellOf(row, column) !== ""));
+  if (told.some((row) => row.slice(head.length).some((cell) => cell !== ""))) {
+    return none("A line has more cells than columns; put a text with a comma in quotation marks.");
+  }
+  const other = told.map((row) => stripped(cellOf(row, "format"))).find((format) => !READABLE_FORMATS.includes(format));
+  if (other !== undefined) return none(`This file is of format ${other}, and this page reads format ${EDITS_FORMAT}.`);
+  const edits = told.map((row) => Object.fromEntries(COLUMNS.map((column) => [column, bare(cellOf(row, column))])));
+  const odd = edits.find((edit) => edit.action !== UNDO && !Object.hasOwn(ACTIONS, edit.action));
+  return odd ? none(`There is no action ${odd.action}; the actions are ${Object.keys(ACTIONS).join(", ")}.`) : { edits: inEffect(edits), problem: "" };
+}

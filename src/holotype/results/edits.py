@@ -3,7 +3,7 @@
 An edit speaks of category ids, which never change within a run, and of an image by the digest of its content, so that
 it holds wherever the file lies and for every copy of it. The path beside it is for people; where there is no digest
 (written by hand, an unreadable image) it says which image is meant. The format and what each action means:
-docs/formats.md. The report reads and writes the same files (report/csv.js).
+docs/formats.md. The report reads and writes the same files (report/corrections.js).
 
 A new category without images is asleep: nobody sees it and its name is free, but its id still means it, so that an
 image may come back. What is asleep at the end is left out of the discovery and remembered in facts.edits.
