@@ -37,7 +37,7 @@ from holotype.discovery.training_plan import draw_sample, plan_training
 from holotype.errors import InputError
 from holotype.methods import METHODS
 from holotype.models.backbone import Backbone, load_backbone
-from holotype.models.vectors import vector_config
+from holotype.config.schema import vector_config
 from holotype.models.zoo import fastest_pass
 from holotype.results.discovery import Discovery
 from holotype.results.edits import Edit, edits_csv, read_log
