@@ -14,7 +14,7 @@ import pytest
 import torch
 from PIL import Image
 
-from holotype.config.schema import BackboneConfig, DiscoverConfig
+from holotype.config.schema import BackboneConfig, DiscoverConfig, vector_config
 from holotype.data.load import load_table
 from holotype.data.table import Table
 from holotype.discovery.collection import index_images
@@ -37,7 +37,6 @@ from holotype.discovery.training_plan import draw_sample, plan_training
 from holotype.errors import InputError
 from holotype.methods import METHODS
 from holotype.models.backbone import Backbone, load_backbone
-from holotype.config.schema import vector_config
 from holotype.models.zoo import fastest_pass
 from holotype.results.discovery import Discovery
 from holotype.results.edits import Edit, edits_csv, read_log
