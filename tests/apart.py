@@ -4,8 +4,6 @@ Ray, and the S3 client of pyarrow, leave threads behind that outlive them. One o
 later, and with it tests that have nothing to do with it. Here they end with their file.
 """
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os

@@ -1,7 +1,5 @@
 """What several test folders share: a tiny network, a handful of coloured squares, the command line."""
 
-from __future__ import annotations
-
 import csv
 import gc
 import json

@@ -1,7 +1,5 @@
 """Folders of embeddings that no network has made, in any parts."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """A study file and records of its runs, made up for tests of what is built from them."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Mapping, Sequence
 from pathlib import Path

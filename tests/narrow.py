@@ -1,7 +1,5 @@
 """Heads that cost little in a tiny world: 64 hidden units instead of 2,048, which are most of its work."""
 
-from __future__ import annotations
-
 from holotype.models import heads
 
 HIDDEN = 64

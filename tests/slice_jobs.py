@@ -1,7 +1,5 @@
 """Jobs for the tests of engines: light to import, and able to fail, to wait and to fall."""
 
-from __future__ import annotations
-
 import os
 import time
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """A finished run on coloured squares with a tiny network: what assign, export, report and the estimator load."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Tests of a file in a process of its own are reported as if they had run here."""
 
-from __future__ import annotations
-
 import re
 import subprocess
 import sys
@@ -44,9 +42,7 @@ def outcome(folder: Path, *words: str, falls: str = "pass") -> tuple[str, dict[s
     return said, {a or d: b or c for a, b, c, d in found}
 
 
-def test_they_are_reported_as_they_went_and_a_process_that_breaks_down_takes_no_other_file_with_it(
-    tmp_path,
-) -> None:
+def test_they_are_reported_as_they_went_and_a_process_that_breaks_down_takes_no_other_file_with_it(tmp_path):
     said, went = outcome(tmp_path, "-n", "2", "--dist", "loadfile", falls="os.abort()")
     assert went == WENT | {"test_falls": "FAILED", "test_last": "FAILED"}
     assert all(words in said for words in ("the number is two", "Fatal Python error: Aborted"))

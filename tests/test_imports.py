@@ -1,8 +1,6 @@
 """The order of the house: a folder imports from those below it and never from those above, typing imports included;
 training begins soon; only the scores read the truth."""
 
-from __future__ import annotations
-
 import ast
 import re
 import subprocess

@@ -1,7 +1,5 @@
 """What people install: the wheel holds what it needs and no more, and the sdist makes the same wheel."""
 
-from __future__ import annotations
-
 import email
 import hashlib
 import json

@@ -3,8 +3,6 @@
 Everything git tracks is looked at, and what it would add next, so that a mistake shows before a commit.
 """
 
-from __future__ import annotations
-
 import ast
 import re
 import shutil

@@ -3,8 +3,6 @@
 `make torture MINUTES=n` tries the rest. A failure names the one command that repeats it.
 """
 
-from __future__ import annotations
-
 import errno
 import json
 import os

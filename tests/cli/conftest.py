@@ -1,7 +1,5 @@
 """What tests of the command line share: images that may be spoilt, and what a refusal looks like."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

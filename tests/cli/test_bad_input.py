@@ -1,7 +1,5 @@
 """Bad input through the command line: exit code 2, one sentence that names what is wrong, no traceback."""
 
-from __future__ import annotations
-
 import contextlib
 import errno
 import json
@@ -87,9 +85,7 @@ def test_a_working_folder_that_was_deleted(holotype, tmp_path: Path, monkeypatch
         ("train --config {tmp}/preset.yaml --preset reading", ("'default'", "reading")),
     ],
 )
-def test_images_labels_and_files(
-    holotype, squares_folder: Path, tmp_path: Path, tiny_flags, words: str, told: tuple[str, ...]
-) -> None:
+def test_images_labels_and_files(holotype, squares_folder, tmp_path, tiny_flags, words, told) -> None:
     red = squares_folder / "red" / "red-00.png"
     (tmp_path / "empty").mkdir()
     write_csv(tmp_path / "absent.csv", "path,label", [("red/red-00.png", "red"), ("red/red-99.png", "red")])

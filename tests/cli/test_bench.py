@@ -1,8 +1,6 @@
 """`holotype bench`: rows of a study or flags become experiments, each is run once, and nothing is taken for a record
 that is none."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable
 from pathlib import Path

@@ -1,7 +1,5 @@
 """`holotype cache`: a list, a question, and nothing deleted that is in use."""
 
-from __future__ import annotations
-
 import io
 import sys
 from pathlib import Path

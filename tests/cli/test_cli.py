@@ -1,7 +1,5 @@
 """What goes with every command: help, options as dataclasses, quiet and verbose, exit codes, messages, doctor."""
 
-from __future__ import annotations
-
 import importlib.util
 import json
 import logging

@@ -1,7 +1,5 @@
 """What is completed is what the commands take: read from their options, and from the settings of train."""
 
-from __future__ import annotations
-
 import shlex
 import shutil
 import subprocess

@@ -1,7 +1,5 @@
 """`holotype cut`: at another number of categories, in a folder of its own."""
 
-from __future__ import annotations
-
 import pytest
 
 from holotype.report.build import read_data

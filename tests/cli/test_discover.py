@@ -1,7 +1,5 @@
 """`holotype discover`: its flags, what it refuses, and what it prints. The work behind it: tests/discovery."""
 
-from __future__ import annotations
-
 import dataclasses
 import shutil
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What the doctor finds: true facts, in time, that name nobody."""
 
-from __future__ import annotations
-
 import json
 import threading
 from pathlib import Path

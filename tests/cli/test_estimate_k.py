@@ -1,7 +1,5 @@
 """`holotype estimate-k`: the range, the curve on the terminal, and count.json."""
 
-from __future__ import annotations
-
 import json
 import re
 import shlex

@@ -1,7 +1,5 @@
 """Every command works with every method in METHODS, and what does not go together is refused in one sentence."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 
@@ -98,9 +96,7 @@ def test_a_discovery_takes_the_steps_that_were_planned(name, squares_folder, tin
     assert found.predict(paths[:1])[0]
 
 
-def test_uno_needs_a_novel_category(
-    holotype, squares_folder, tiny_flags, tiny_backbone_file, tmp_path
-) -> None:
+def test_uno_needs_a_novel_category(holotype, squares_folder, tiny_flags, tiny_backbone_file, tmp_path):
     told = "UNO+ needs a novel category"
     words = ["--k", 2, "--device", "cpu", "--no-progress", "--out", tmp_path / "run"]
     tiny = ["--method", "uno", "--backbone", tiny_backbone_file]

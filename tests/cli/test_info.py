@@ -1,7 +1,5 @@
 """`holotype methods`, `holotype backbones` and `holotype data`: lists, cards, one backbone in a file, bad words."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

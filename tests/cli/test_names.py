@@ -1,7 +1,5 @@
 """Names for new categories out of a list of words: the ranking, the file, and a small made network of open_clip."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

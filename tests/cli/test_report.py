@@ -1,7 +1,5 @@
 """`holotype report`: says what was applied and what could not be, and the page shows it."""
 
-from __future__ import annotations
-
 import dataclasses
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """`holotype sample`."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

@@ -1,7 +1,5 @@
 """`holotype train`: flags, configs and recipes come together, and a run goes from command to scores."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal

@@ -1,7 +1,5 @@
 """`holotype write`: says what it wrote, for every kind of run, and refuses in one sentence."""
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Groups without labels: communities of neighbours, merged."""
 
-from __future__ import annotations
-
 import numpy as np
 import torch
 

@@ -216,9 +216,7 @@ def test_cars_count_from_one_and_keep_the_annotations_order(tmp_path: Path, mini
     assert "devkit is missing" in refused("scars", home)
 
 
-def test_aircraft_classes_are_sorted_and_folders_are_classes_as_the_split_counts_them(
-    tmp_path: Path, mini
-) -> None:
+def test_aircraft_classes_are_sorted_and_folders_are_classes_as_the_split_counts_them(tmp_path: Path, mini):
     benchmark = mini("aircraft", tmp_path)
     assert (benchmark.known, benchmark.novel) == (("707-320", "F-16A/B"), ("Boeing 717",))
     assert rows(benchmark.train)[:2] == [("1025794.jpg", "Boeing 717"), ("0056978.jpg", "F-16A/B")]

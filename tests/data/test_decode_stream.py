@@ -1,7 +1,5 @@
 """Many images in order, and large JPEG files with nearly the pixels of whole ones."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

@@ -1,7 +1,5 @@
 """DICOM files, made and read with the real package."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

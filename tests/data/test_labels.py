@@ -132,9 +132,7 @@ def test_rows_without_an_image_may_be_left_out(tmp_path: Path, caplog: pytest.Lo
         load_table(write(tmp_path / "m.csv", "path,label\n7.png,x\n"), skip_missing=True)
 
 
-def test_labels_of_heaps_are_taken_away_and_accents_of_a_mac_are_the_same_letters(
-    tmp_path: Path,
-) -> None:
+def test_labels_of_heaps_are_taken_away_and_accents_of_a_mac_are_the_same_letters(tmp_path: Path) -> None:
     root = touch(tmp_path / "photos", "fox/1.png", "Unsorted/2.png", "misc/3.png")
     table = load_table(root, unlabelled=["unsorted", "misc"])
     assert rows(table, root) == {"Unsorted/2.png": "", "fox/1.png": "fox", "misc/3.png": ""}

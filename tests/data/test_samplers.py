@@ -1,7 +1,5 @@
 """Random numbers that depend on keys alone."""
 
-from __future__ import annotations
-
 import torch
 
 from holotype.data.samplers import keyed_uniforms

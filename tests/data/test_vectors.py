@@ -1,7 +1,5 @@
 """Tables of feature vectors: what is read of one, and what is refused."""
 
-from __future__ import annotations
-
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq

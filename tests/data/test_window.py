@@ -1,7 +1,5 @@
 """Images of laboratories: 16 and 32 bits in a stated window, and scans of which a smaller page is read."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

@@ -1,7 +1,5 @@
 """A small discovery of the coloured squares."""
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 

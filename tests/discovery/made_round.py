@@ -1,7 +1,5 @@
 """A small discovery made by hand, and edits of one."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """A collection of painted pictures that grows, moves and is corrected, and what must hold of it at every moment."""
 
-from __future__ import annotations
-
 from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path

@@ -1,7 +1,5 @@
 """`--backbone auto` takes the best that can be had, and says which and why."""
 
-from __future__ import annotations
-
 import socket
 
 import pytest

@@ -1,7 +1,5 @@
 """Boxes from the folder to whatever is made of a run: each is an image of its own."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from pathlib import Path

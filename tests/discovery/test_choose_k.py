@@ -1,7 +1,5 @@
 """The number of categories: an estimate that is kept, what corrections have left, and whether sizes differ."""
 
-from __future__ import annotations
-
 import json
 import logging
 from dataclasses import replace

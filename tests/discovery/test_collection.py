@@ -1,7 +1,5 @@
 """The index of a collection, what has changed in it, where images lie now, and what labels mean."""
 
-from __future__ import annotations
-
 import os
 import unicodedata
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """What each kind of edit says to the next round, that what is said later counts, and what leaves nothing to do."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 

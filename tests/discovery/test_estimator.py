@@ -1,7 +1,5 @@
 """Discoverer keeps scikit-learn's promises and survives its folder; settings are the same everywhere."""
 
-from __future__ import annotations
-
 import dataclasses
 import inspect
 import json

@@ -1,7 +1,5 @@
 """Folders without labels, or with one class: groups are proposed, names make classes of them."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

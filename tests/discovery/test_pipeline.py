@@ -1,7 +1,5 @@
 """From images to categories: the whole way on coloured squares, stopped and gone on, corrected, and bad input."""
 
-from __future__ import annotations
-
 import csv
 import json
 import os
@@ -383,9 +381,7 @@ def test_a_folder_that_was_moved_and_renamed_finds_its_run(squares_folder, tmp_p
     assert find_folder(own, table) == own
 
 
-def test_a_folder_that_was_renamed_finds_its_run_every_time(
-    squares_folder, small, tmp_path, monkeypatch
-) -> None:
+def test_a_folder_that_was_renamed_finds_its_run_every_time(squares_folder, small, tmp_path, monkeypatch):
     """With and without a new round. The second time it began a discovery of its own, without names and edits."""
     monkeypatch.chdir(tmp_path)
     photos = Path(shutil.copytree(squares_folder, tmp_path / "photos"))

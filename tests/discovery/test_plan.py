@@ -1,7 +1,5 @@
 """A discovery goes on with a collection that changes: images, labels, folders, settings; or it says why not."""
 
-from __future__ import annotations
-
 import os
 import shutil
 from collections.abc import Callable
@@ -73,9 +71,7 @@ def test_folders_of_like_names_have_runs_of_their_own() -> None:
 # -- images
 
 
-def test_images_come_go_are_repaired_renamed_and_labelled(
-    go, small, photos, tmp_path, caplog, monkeypatch
-) -> None:
+def test_images_come_go_are_repaired_renamed_and_labelled(go, small, photos, tmp_path, caplog, monkeypatch):
     first, heap, run = go(), photos / "unlabelled", tmp_path / "run"
     for number in range(4):
         paint(heap / f"blue-9{number}.png", COLOURS["blue"], 90 + number)

@@ -1,7 +1,5 @@
 """The rehearsal: which labels are hidden, when an image counts as right, and whom the hidden labels trust."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections import Counter
 

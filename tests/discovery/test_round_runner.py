@@ -1,7 +1,5 @@
 """The steps of a round: bursts, times and places, classes that cannot be read, labels that follow from a merge."""
 
-from __future__ import annotations
-
 import math
 import shutil
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Rounds of a discovery: their folders, what they were begun with, and what the edits of all of them come to."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os

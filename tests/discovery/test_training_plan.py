@@ -1,7 +1,5 @@
 """How long, on what and how often a discovery is trained, and several trainings that place the images together."""
 
-from __future__ import annotations
-
 import itertools
 import json
 import logging
@@ -171,9 +169,7 @@ def test_a_later_round_has_as_many_unless_the_settings_differ(run: Path, small, 
     assert len(choose_seeds(run, small(), 1_000)) == GPU.efforts["normal"].trainings
 
 
-def test_the_pace_of_the_machine_does_not_decide(
-    tmp_path, squares_folder, small, monkeypatch, caplog
-) -> None:
+def test_the_pace_of_the_machine_does_not_decide(tmp_path, squares_folder, small, monkeypatch, caplog):
     monkeypatch.setitem(CPU.efforts, "normal", Effort(2, 2))
     monkeypatch.setattr(training_plan, "FEW_IMAGES", 2)
     monkeypatch.setattr("holotype.discovery.dry_run.measure_throughput", lambda *_: Throughput(1e3, 1e3))

@@ -1,7 +1,5 @@
 """Discoveries of vectors: the whole way, corrected and gone on with, new rows, and what is refused."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

@@ -5,8 +5,6 @@ labels are added, every kind of edit is made, K and seed change, and the command
 round no correction is lost and ids mean what they meant.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """A folder of camera trap pictures with MegaDetector's file: coloured animals in grey surroundings."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """A coverage sample: the same from any parts, weights that add up, rare kinds and labelled images always in it."""
 
-from __future__ import annotations
-
 import tracemalloc
 from collections import Counter
 from pathlib import Path

@@ -1,7 +1,5 @@
 """A real cluster of three nodes on this machine: what falls is done again, and parts are those of the local engine."""
 
-from __future__ import annotations
-
 import os
 import signal
 import socket

@@ -1,7 +1,5 @@
 """A plan says which image is in which slice; what fails is tried once more and listed; shares work side by side."""
 
-from __future__ import annotations
-
 import os
 import tarfile
 import threading

@@ -1,7 +1,5 @@
 """The embedding store: a picture is embedded once, wherever it lies, in parts that a stopped run continues."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import os

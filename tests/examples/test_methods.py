@@ -1,7 +1,5 @@
 """Methods from outside in examples/, trained by the command line: my_method.py, cms.py and mugcd.py."""
 
-from __future__ import annotations
-
 import importlib
 import json
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The notebooks run from beginning to end, offline, and what they show is what they say."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -1,7 +1,5 @@
 """examples/ray_train.py as one starts it: two workers of Ray Train place every image as one process does."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

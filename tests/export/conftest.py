@@ -1,7 +1,5 @@
 """A model that was trained once, and a run folder of each test's own that holds it."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Sequence
 from pathlib import Path

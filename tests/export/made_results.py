@@ -1,7 +1,5 @@
 """A finished run of a few images with odd names, for the tests of what is written from a run."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Predictions for Label Studio, CVAT and FiftyOne, what people say there as edits, and Darwin Core."""
 
-from __future__ import annotations
-
 import csv
 import json
 import shutil
@@ -170,9 +168,7 @@ def test_the_report_takes_them(made, said, holotype) -> None:
         ("a.xml", "<annotations><image", "no export of CVAT"),
     ],
 )  # fmt: skip
-def test_files_of_other_projects_are_refused_and_nothing_is_lost(
-    made, holotype, name, content, words
-) -> None:
+def test_files_of_other_projects_are_refused_and_nothing_is_lost(made, holotype, name, content, words):
     (made.parent / name).write_text(content, encoding="utf-8")
     before = (made / "discovery.json").read_bytes()
     assert_sentence(holotype("report", made, "--edits", made.parent / name), words)

@@ -1,7 +1,5 @@
 """New images find their place, by their present names, in a file, in parts and in folders; strangers are flagged."""
 
-from __future__ import annotations
-
 import os
 import pickle
 from dataclasses import replace

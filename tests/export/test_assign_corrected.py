@@ -1,7 +1,5 @@
 """New images see what people have corrected: names, merges, rejections, and categories that were split off."""
 
-from __future__ import annotations
-
 import dataclasses
 import os
 from pathlib import Path

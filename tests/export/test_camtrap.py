@@ -3,8 +3,6 @@
 Times, sizes and formats come from the headers of the images.
 """
 
-from __future__ import annotations
-
 import csv
 import json
 import os

@@ -1,7 +1,5 @@
 """Folders of images: a new one, or one in place of ours; nothing of anybody else's is lost."""
 
-from __future__ import annotations
-
 import errno
 import json
 import os
@@ -176,9 +174,7 @@ def test_what_somebody_adds_while_it_is_written_stays(tmp_path, images) -> None:
     assert (out / "notes.txt").read_text() == "mine"
 
 
-def test_a_stop_and_a_kill_or_a_failure_between_the_two_renames_lose_nothing(
-    tmp_path, images, monkeypatch
-) -> None:
+def test_a_stop_and_a_kill_or_a_failure_between_the_two_renames_lose_nothing(tmp_path, images, monkeypatch):
     """What people have written into a package comes back before the next one takes it over."""
     out, rename = tmp_path / "out", os.rename
     for there in ([], ["out"]):

@@ -1,7 +1,5 @@
 """The ONNX file says what torch says, for any number of images; so it is where a method makes its own encoder."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import shutil

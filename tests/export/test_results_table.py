@@ -1,7 +1,5 @@
 """Labels for a next made, which `discover` reads back, and COCO JSON by its public description."""
 
-from __future__ import annotations
-
 import csv
 import json
 import shutil

@@ -1,7 +1,5 @@
 """The zip to mail: whole, without paths of this machine, the same each time, and never over somebody's file."""
 
-from __future__ import annotations
-
 import io
 import json
 import zipfile

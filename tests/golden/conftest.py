@@ -1,7 +1,5 @@
 """Compare with a golden file, or write it anew: `python -m tests.golden`."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from pathlib import Path

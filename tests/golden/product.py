@@ -1,7 +1,5 @@
 """All that the golden weights and draws touch of the product: after a rename, mend this file and RENAMED alone."""
 
-from __future__ import annotations
-
 import re
 import sys
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Keyed generators draw what they always drew: with another key, or another order of its parts, nothing resumes."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

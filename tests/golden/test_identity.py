@@ -3,8 +3,6 @@
 A function of settings, revisions and ENGINE alone; data and network are stand-ins.
 """
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

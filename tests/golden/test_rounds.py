@@ -5,8 +5,6 @@ in, on the features of the embedded network; colours lie so far apart, and k is 
 decides nothing.
 """
 
-from __future__ import annotations
-
 import csv
 import io
 import json

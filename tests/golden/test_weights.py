@@ -12,10 +12,7 @@ shapes are stored beside them, once a method. After a change of draws or of math
 revision (or ENGINE) and run `python -m tests.golden`.
 """
 
-from __future__ import annotations
-
 import hashlib
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -51,9 +48,7 @@ def fingerprint(tensor: Tensor) -> list[float]:
 
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("method", METHODS)
-def test_training_ends_with_the_weights_that_it_always_ended_with(
-    world: World, tmp_path: Path, method: str, mode: str, golden
-) -> None:
+def test_training_ends_with_the_weights_that_it_always_ended_with(world, tmp_path, method, mode, golden):
     if (method, mode) == ("promptcal", "cached"):
         with pytest.raises(InputError):  # its prompts stand in every block
             world.train(method, tmp_path)

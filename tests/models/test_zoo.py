@@ -105,9 +105,7 @@ def test_a_file_of_the_hub_that_was_cut_off_is_named(read, cached: bool, tmp_pat
     assert f"delete {what}" in str(raised.value)
 
 
-def test_a_hub_that_answers_and_a_fault_in_the_code_that_is_not_blamed_on_it(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_hub_that_answers_and_a_fault_in_the_code_that_is_not_blamed_on_it(monkeypatch: pytest.MonkeyPatch):
     model = timm.create_model(TINY, img_size=32, num_classes=0).eval()
     hub = FakeHub(copy.deepcopy(model))
     monkeypatch.setattr(timm, "create_model", hub)

@@ -1,7 +1,5 @@
 """A real headless Chromium for the tests of the report, and its keyboard; without one they are skipped."""
 
-from __future__ import annotations
-
 import os
 import shutil
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """The report of a small run, open in a real browser."""
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 

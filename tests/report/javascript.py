@@ -1,7 +1,5 @@
 """The report's own JavaScript without its page, in Node."""
 
-from __future__ import annotations
-
 import json
 import shutil
 import subprocess

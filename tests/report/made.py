@@ -1,7 +1,5 @@
 """A made-up discovery with real picture files: coloured shapes, a shape for each category."""
 
-from __future__ import annotations
-
 import colorsys
 import io
 import json

@@ -1,7 +1,5 @@
 """The report in a real browser: views, map, boxes, bursts, days and cameras, finding images, paper."""
 
-from __future__ import annotations
-
 import math
 import re
 from urllib.parse import quote

@@ -1,7 +1,5 @@
 """Edits in a real browser: made, exported, imported, refused, mailed, and taken up by the run and by the next round."""
 
-from __future__ import annotations
-
 import dataclasses
 import zipfile
 from functools import partial

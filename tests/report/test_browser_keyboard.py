@@ -3,8 +3,6 @@
 An edit goes on to the next image, letters of a name are no commands, and a selection ends with its view.
 """
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """The report is whole, escaped, and needs nothing from elsewhere."""
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import html as html_module

@@ -1,7 +1,5 @@
 """Edits of an earlier round that never reached the run folder: which fit the new round, which do not and why."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The report's JavaScript does with edits what Python does: golden cases, random ones, and the CSV both ways."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import random

@@ -1,7 +1,5 @@
 """The page's data say what the discovery says, in numbers that JSON has."""
 
-from __future__ import annotations
-
 import json
 import math
 from dataclasses import replace

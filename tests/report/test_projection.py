@@ -1,7 +1,5 @@
 """The map is computed once, from what is kept or else from the model, and stays with the run."""
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 

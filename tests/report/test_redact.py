@@ -1,7 +1,5 @@
 """A report to hand on names nothing of the machine that it was made on, and edits made in it find their way back."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 from pathlib import Path

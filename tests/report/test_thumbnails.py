@@ -1,7 +1,5 @@
 """Thumbnails lie where the page looks for them, upright and whole, and are made once."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from PIL import Image

@@ -1,7 +1,5 @@
 """The golden cases of edits: a discovery, edits, and how things stand then, for Python and for JavaScript alike."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Sequence
 from copy import deepcopy

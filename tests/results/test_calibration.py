@@ -1,7 +1,5 @@
 """The second opinion: probabilities that come true, learned from labels alone, and said where they are none."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """Relations against slow loops, doubt that stays a minority, and the odd collections that users have."""
 
-from __future__ import annotations
-
 import re
 
 import numpy as np

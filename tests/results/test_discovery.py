@@ -1,7 +1,5 @@
 """A discovery survives its files, whatever its names look like, and damage is one sentence."""
 
-from __future__ import annotations
-
 import csv
 import json
 from dataclasses import replace

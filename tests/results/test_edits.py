@@ -1,7 +1,5 @@
 """Edits survive their file, the log takes each once, and what people correct is corrected, never twice."""
 
-from __future__ import annotations
-
 import copy
 import dataclasses
 import math

@@ -1,7 +1,5 @@
 """What several trainings agree on: categories are matched whatever their numbers, and the many overrule the few."""
 
-from __future__ import annotations
-
 import copy
 import dataclasses
 import itertools

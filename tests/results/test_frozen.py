@@ -1,7 +1,5 @@
 """Partitions by frozen features: what they find, what they leave out, and how their votes count."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

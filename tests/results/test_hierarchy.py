@@ -1,7 +1,5 @@
 """The tree of categories: near ones join first, what holds two groups is parted first, known classes stay apart."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """The judge of the second opinion against plain formulas, and centroids: what is near, and what fits nothing."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """Provisional categories: the score against its equation, what is attached, what is created, and repeated calls."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

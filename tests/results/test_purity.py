@@ -1,7 +1,5 @@
 """Purity with its interval, words that mean the same everywhere, and a spot check that keeps its promise."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The queue asks what is worth most, nothing twice, and nothing that people have answered."""
 
-from __future__ import annotations
-
 import csv
 
 import numpy as np

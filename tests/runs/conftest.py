@@ -1,7 +1,5 @@
 """What tests of runs share: a tiny experiment, how often things are made, the bench command."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path

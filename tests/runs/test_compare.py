@@ -1,7 +1,5 @@
 """Runs beside each other: pairs by seed, Student's interval, classes, agreement; figures and tables of them."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

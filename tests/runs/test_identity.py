@@ -1,7 +1,5 @@
 """The identity holds all that decides the weights, and nothing else; an outline finds the records of its runs."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import types

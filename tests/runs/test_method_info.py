@@ -1,7 +1,5 @@
 """The facts of a card are those of the method, whoever wrote it; one that cannot be told is a sentence."""
 
-from __future__ import annotations
-
 from importlib.metadata import EntryPoint
 
 import pytest

@@ -1,7 +1,5 @@
 """A trained model comes back from its folder and says of every image what it said before."""
 
-from __future__ import annotations
-
 import gc
 import json
 import shutil

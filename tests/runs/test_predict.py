@@ -1,7 +1,5 @@
 """From features to a discovery: the method beside the LDA, votes, labels that have the last word, ids that stay."""
 
-from __future__ import annotations
-
 import dataclasses
 from types import SimpleNamespace
 from typing import Any

@@ -1,7 +1,5 @@
 """The protocol as settings: which images are labelled, which are scored, and what that makes of a run."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections import Counter
 

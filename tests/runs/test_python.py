@@ -1,7 +1,5 @@
 """From Python alone: classes as methods, data sets in memory, callbacks, and a finished run as an object."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

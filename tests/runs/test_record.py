@@ -1,7 +1,5 @@
 """What a run says of itself: scores by hand, a record that survives a file and nothing less for one, its provenance."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import os

@@ -1,7 +1,5 @@
 """What runs share is made once, when it is asked for; which views they ask of the token cache, and which they need."""
 
-from __future__ import annotations
-
 import dataclasses
 import logging
 import shutil

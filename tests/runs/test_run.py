@@ -1,7 +1,5 @@
 """One run from settings to scores: its folder, its truth kept to its scores, going on to the same end, from Python."""
 
-from __future__ import annotations
-
 import csv
 import dataclasses
 import json

@@ -1,7 +1,5 @@
 """Settings: text to values and back, YAML, files, help; defaults, recipe, preset and overrides to an experiment."""
 
-from __future__ import annotations
-
 import dataclasses
 import types
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """How runs, sweeps and discoveries stand: running, stopped, failed, dead, finished; told by files alone."""
 
-from __future__ import annotations
-
 import json
 import os
 import socket

@@ -1,7 +1,5 @@
 """Studies: what is read and refused, what is run, and which records are whose."""
 
-from __future__ import annotations
-
 import dataclasses
 import re
 from pathlib import Path

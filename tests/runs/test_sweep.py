@@ -1,7 +1,5 @@
 """Sweeps: each run once, one by one or several at once, with the end it has alone; what fails costs itself alone."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import logging

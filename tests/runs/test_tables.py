@@ -1,7 +1,5 @@
 """Tables of records: mean and deviation over seeds, only like averaged with like, published numbers apart."""
 
-from __future__ import annotations
-
 import csv
 import dataclasses
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Trackers get what metrics.jsonl gets; with the real packages in `make test-integrations`."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """What strangers hand over (images, tables, archives, edits, settings), and others on the machine and on the hub."""
 
-from __future__ import annotations
-
 import ast
 import csv
 import io

@@ -106,9 +106,7 @@ def v2(place: str, limit: object, usage: int, stat: str = "") -> dict[str, str]:
         (V1, v1("", 9223372036854771712, 3 * GB // 2), GIB8),
     ],
 )
-def test_what_linux_has_and_limits_on_containers_leave(
-    monkeypatch, tmp_path, groups: str, files: dict, left: int
-) -> None:
+def test_what_linux_has_and_limits_on_containers_leave(monkeypatch, tmp_path, groups, files, left) -> None:
     placed = {f"sys/fs/cgroup/{name}": text for name, text in files.items()}
     info = {
         "proc/self/cgroup": groups,
@@ -182,9 +180,7 @@ def test_sizes_ages_and_purposes(folder: Path) -> None:
     assert (entry.can_go, remove_cache_entry(entry)) == (False, False)  # links are not followed
 
 
-def test_a_cache_that_a_run_reads_is_held_until_it_is_done_and_a_part_while_it_is_written(
-    folder: Path,
-) -> None:
+def test_a_cache_that_a_run_reads_is_held_until_it_is_done_and_a_part_while_it_is_written(folder: Path):
     file = cache_file(folder / "tokens", "a" * 64)
     tokens, checks = read_tokens(file, SIZE, torch.float16, "host", CPU)
     assert can_go(folder) == {"a": False, "b": True, "n": False}

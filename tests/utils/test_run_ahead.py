@@ -1,7 +1,5 @@
 """What runs ahead comes in order, fails where it failed, and goes no further than it was told."""
 
-from __future__ import annotations
-
 import threading
 
 import pytest
