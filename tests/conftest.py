@@ -154,9 +154,8 @@ def write_backbone(path: Path) -> Path:
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(3)
         state = import_timm().create_model("test_vit", img_size=32, num_classes=0, **settings).state_dict()
-    save_file(
-        state, path, metadata={"timm": "test_vit", "image_size": "32", "settings": json.dumps(settings)}
-    )
+    metadata = {"timm": "test_vit", "image_size": "32", "settings": json.dumps(settings)}
+    save_file(state, path, metadata=metadata)
     return path
 
 
@@ -199,13 +198,8 @@ def squares_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="session")
 def tiny_flags(tiny_backbone_file: Path) -> list[str]:
     """Flags that make a training run a matter of a second."""
-    flags = {
-        "backbone.name": tiny_backbone_file,
-        "k": 4,
-        "train.epochs": 1,
-        "train.batch_size": 16,
-        "device": "cpu",
-    }
+    flags = {"backbone.name": tiny_backbone_file, "k": 4, "device": "cpu"}
+    flags |= {"train.epochs": 1, "train.batch_size": 16}
     return [word for key, value in flags.items() for word in (f"--{key}", str(value))] + ["--no-progress"]
 
 

@@ -61,13 +61,8 @@ def test_flags_win_over_the_file(written: Write) -> None:
     assert {e.cache_views for e in experiments(written(PARTS), "--cache-views", "off")} == {"off"}
     (one,) = experiments(written(SMALL + "rows: {x=0.1: {method: rpc}}"), "--set", "x=0.1:train.lr=0.7")
     assert (one.label, one.train.lr) == ("x=0.1", 0.7)
-    words = [
-        "--methods",
-        "simgcd",
-        "--datasets",
-        "cub",
-        "--set",
-    ]  # as holotype train, which the device decides
+    # as holotype train, which the device decides
+    words = ["--methods", "simgcd", "--datasets", "cub", "--set"]
     (usual,) = asked_for([*words, "device=cpu"])
     (cached,) = asked_for([*words, "device=cpu", "--cache-views", "16+8"])
     assert [one.cache_views for one in (usual, cached)] == ["4+2", "16+8"]

@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 NARROW = (
-    "import sys; from tests.narrow import narrow; narrow(); from holotype.cli import main; sys.exit(main())"
+    "import sys; from tests.narrow import narrow; narrow(); from holotype.cli import main\nsys.exit(main())"
 )
 """What is started: `holotype` with heads as small as here."""
 

@@ -55,11 +55,8 @@ def test_imagenet_names_its_classes(tmp_path, monkeypatch) -> None:
 def test_proposals_are_shown_until_a_category_has_a_name(tmp_path, holotype) -> None:
     run = made_run(tmp_path)
     found = Discovery.load(run)
-    names = {
-        "new-01": [("owl", 0.7), ("jay", 0.2)],
-        "new-02": [("tit", 0.1), ("jay", 0.05)],
-        "new-03": [("x", 0.9)],
-    }
+    names = {"new-01": [("owl", 0.7), ("jay", 0.2)], "new-02": [("tit", 0.1), ("jay", 0.05)]}
+    names["new-03"] = [("x", 0.9)]
     save_names(run, NameProposals(found.run_id, "made", {id: list(best) for id, best in names.items()}))
     (tmp_path / "edits.csv").write_text(edits_csv([Edit(found.run_id, "1", "rename", "", "new-03", "wren")]))
     for words in (("--edits", tmp_path / "edits.csv"), ()):
@@ -93,10 +90,8 @@ def tower(tmp_path) -> Path:
     (folder / "open_clip_config.json").write_text(json.dumps({"model_cfg": shape, "preprocess_cfg": process}))
     torch.manual_seed(0)
     made = open_clip.CLIP(**shape)
-    save_file(
-        {name: value.contiguous() for name, value in made.state_dict().items()},
-        folder / "open_clip_model.safetensors",
-    )
+    state = {name: value.contiguous() for name, value in made.state_dict().items()}
+    save_file(state, folder / "open_clip_model.safetensors")
     return folder
 
 

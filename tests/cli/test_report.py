@@ -56,12 +56,7 @@ def test_edits_reach_the_page_the_assignments_and_the_log(run, report, holotype)
     edits = [("rename", "", "new-01", "=Hawk & <Owl>"), ("confirm", image, "", "Sandal")]
     edits.append(("merge", "", "new-07", "new-01"))
     said = report(run, *edits).out
-    for part in (
-        "3 edits;",
-        "2 edits applied.",
-        "Nothing learns from confirmed labels here",
-        "was not applied",
-    ):
+    for part in ("3 edits;", "2 edits applied.", "Nothing learns from confirmed", "was not applied"):
         assert part in said
     assert Discovery.load(run).category("new-01").name == "=Hawk & <Owl>"
     assert set(pd.read_parquet(run / "assignments.parquet")["category"]) >= {"=Hawk & <Owl>"}

@@ -41,9 +41,8 @@ def test_help_lists_every_setting_in_two_columns(monkeypatch, method: str, colum
 
 
 def test_flags_change_what_they_name_and_dashes_are_underscores() -> None:
-    words = (
-        "--seed 3 rpc --train.epochs=5 cub --method.pairing.filter none --method.alpha 0.4 --k 30 --out 2024"
-    )
+    words = "--seed 3 rpc --train.epochs=5 cub --method.pairing.filter none --method.alpha 0.4 --k 30"
+    words += " --out 2024"
     expected = default_experiment("rpc", "cub")
     expected.seed, expected.train.epochs, expected.method.pairing.filter = 3, 5, "none"
     expected.method.alpha, expected.k, expected.out, expected.progress = 0.4, 30, "2024", False
@@ -74,16 +73,8 @@ def test_a_config_alone_repeats_a_run_and_flags_win_over_it(tmp_path: Path) -> N
 
 def test_a_run_from_command_to_scores(holotype, squares_folder, tiny_flags, tmp_path) -> None:
     out = tmp_path / "run"
-    words = (
-        "train",
-        "simgcd",
-        squares_folder / "squares.csv",
-        *tiny_flags,
-        "--cache-views",
-        "4+2",
-        "--out",
-        out,
-    )
+    words = ["train", "simgcd", squares_folder / "squares.csv", *tiny_flags, "--cache-views", "4+2"]
+    words += ["--out", out]
     first = holotype(*words)
     assert first.code == 0, first.err
     assert [line.split()[0] for line in first.err.splitlines()] == ["64", "Token"]  # images, Token cache

@@ -28,9 +28,8 @@ def test_more_groups_than_communities_are_left_to_kmeans() -> None:
     assert group_centres(x, 20) is None
     assert group_centres(x[:5], 2) is None
     method = KMeans(KMeansConfig(), Task(0, 20, x.shape[1], len(x), 0))
-    method.finish(
-        Images(torch.arange(len(x)), torch.full((len(x),), -1), len(x), torch.Generator(), lambda: x)
-    )
+    nobody = torch.full((len(x),), -1)
+    method.finish(Images(torch.arange(len(x)), nobody, len(x), torch.Generator(), lambda: x))
     assert len(set(method.predict(x).category.tolist())) > 2
 
 
@@ -47,12 +46,10 @@ def test_what_merges_adds_least_to_the_squares() -> None:
     groups = [[one] for one in range(9)]
     while len(groups) > 4:
         pairs = [(a, b) for a in range(len(groups)) for b in range(a)]
-        a, b = min(
-            pairs,
-            key=lambda p: spread(
-                [g for i, g in enumerate(groups) if i not in p] + [groups[p[0]] + groups[p[1]]]
-            ),
-        )
+        merged = {
+            p: [g for i, g in enumerate(groups) if i not in p] + [groups[p[0]] + groups[p[1]]] for p in pairs
+        }
+        a, b = min(pairs, key=lambda p, merged=merged: spread(merged[p]))
         groups = [g for i, g in enumerate(groups) if i not in (a, b)] + [groups[a] + groups[b]]
     found = merge_nearest(mean, size, 4)
     assert {frozenset(np.flatnonzero(found == g)) for g in range(4)} == {frozenset(g) for g in groups}

@@ -28,9 +28,8 @@ def brute_force(true: list[int], predicted: list[int]) -> float:
     return max(sum(order[p] == y for y, p in pairs) for order in permutations(range(size))) / len(pairs)
 
 
-labels = st.integers(1, 40).flatmap(
-    lambda n: st.tuples(*[st.lists(st.integers(0, 5), min_size=n, max_size=n)] * 2)
-)
+column = lambda n: st.lists(st.integers(0, 5), min_size=n, max_size=n)  # noqa: E731
+labels = st.integers(1, 40).flatmap(lambda n: st.tuples(column(n), column(n)))
 
 
 @given(labels, st.integers(0, 6))

@@ -146,17 +146,12 @@ def test_first_frame_with_a_note_and_what_is_no_image_or_vanishes(tmp_path: Path
     (tmp_path / "text.jpg").write_text("hello" * 100)
     (tmp_path / "a.heic").write_text("hello" * 100)
     (tmp_path / "folder.jpg").mkdir()
-    said = {
-        "empty.jpg": "0 bytes",
-        "text.jpg": "not an image",
-        "folder.jpg": "a file",
-        "gone.jpg": "not a file",
-    }
+    said = {"empty.jpg": "0 bytes", "text.jpg": "not an image", "folder.jpg": "a file"}
+    said["gone.jpg"] = "not a file"
     for name, message in said.items():
         assert message in problem(tmp_path / name)
-    assert (".heic" in IMAGE_EXTENSIONS) is not (
-        "pillow-heif>=1.3 would read it" in problem(tmp_path / "a.heic")
-    )
+    told = "pillow-heif>=1.3 would read it" in problem(tmp_path / "a.heic")
+    assert (".heic" in IMAGE_EXTENSIONS) is not told
     monkeypatch.setattr(decode.os.path, "isfile", lambda path: True)
     assert "cannot be read (No such file or directory)" in problem(tmp_path / "gone.jpg")
 

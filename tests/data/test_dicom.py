@@ -59,14 +59,8 @@ def test_a_file_is_shown_in_its_window_and_slope(tmp_path) -> None:
     window = save_dicom(tmp_path / "b.dcm", VALUES, WindowCenter=1150.5, WindowWidth=301)
     assert grey(window) == loop(1000, 1300)
     assert "grey values from 1,000 to 1,300" in read_image(str(window))[1]
-    slope = save_dicom(
-        tmp_path / "c.dcm",
-        VALUES,
-        RescaleSlope=1,
-        RescaleIntercept=-1000,
-        WindowCenter=[150.5, 0],
-        WindowWidth=[301, 9],
-    )
+    tags = {"RescaleSlope": 1, "RescaleIntercept": -1000, "WindowCenter": [150.5, 0], "WindowWidth": [301, 9]}
+    slope = save_dicom(tmp_path / "c.dcm", VALUES, **tags)
     assert grey(slope) == grey(window)
     negative = save_dicom(tmp_path / "d.dcm", VALUES, PhotometricInterpretation="MONOCHROME1")
     assert grey(negative) == [255 - value for value in grey(plain)]

@@ -38,9 +38,8 @@ def images(root: Path) -> list[str]:
 )
 def test_folders_of_runs_are_passed_over(name: str, content: dict, tmp_path: Path) -> None:
     run = tmp_path / "runs" / "photos-discover"
-    touch(
-        tmp_path, "fox/1.jpg", "runs/old/2.jpg", "runs/photos-discover/report/thumbs/00000.jpg", "runs/3.jpg"
-    )
+    touch(tmp_path, "fox/1.jpg", "runs/old/2.jpg", "runs/3.jpg")
+    touch(run, "report/thumbs/00000.jpg")
     (run / name).write_text(json.dumps(content))
     assert images(tmp_path) == ["fox/1.jpg", "runs/3.jpg", "runs/old/2.jpg"]
     assert scan_folder(tmp_path).words() == "Skipped: the run folder runs/photos-discover."
@@ -65,27 +64,11 @@ def test_what_a_run_has_sorted_into_no_category_is_no_class(tmp_path: Path) -> N
 
 
 def test_files_are_counted_by_their_ending_and_what_systems_leave_is_not(tmp_path: Path) -> None:
+    touch(tmp_path, "a.jpg", "b.MOV", "c.mov", "d", "e.heic", "f.HEIC", "g.json", "h.csv", ".i.mov")
+    touch(tmp_path, ".git/j.mov", "@eaDir/1.jpg/SYNOPHOTO_THUMB_M.jpg", ".thumbnails/1.jpg", "Thumbs.db")
     touch(
-        tmp_path,
-        "a.jpg",
-        "b.MOV",
-        "c.mov",
-        "d",
-        "e.heic",
-        "f.HEIC",
-        "g.json",
-        "h.csv",
-        ".i.mov",
-        ".git/j.mov",
+        tmp_path, "__MACOSX/fox/._1.jpg", "desktop.ini", "$RECYCLE.BIN/2.jpg", "System Volume Information/x"
     )
-    touch(
-        tmp_path,
-        "@eaDir/1.jpg/SYNOPHOTO_THUMB_M.jpg",
-        ".thumbnails/1.jpg",
-        "__MACOSX/fox/._1.jpg",
-        "Thumbs.db",
-    )
-    touch(tmp_path, "desktop.ini", "$RECYCLE.BIN/2.jpg", "System Volume Information/x.dat")
     found = scan_folder(tmp_path)
     heic = {} if ".heic" in IMAGE_EXTENSIONS else {".heic": 2}
     assert [file.name for file in found.images if file.suffix == ".jpg"] == ["a.jpg"]

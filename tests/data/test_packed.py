@@ -37,11 +37,8 @@ def test_text_that_was_written_as_bytes_is_text(tmp_path: Path) -> None:
     pq.write_table(pa.table({"image": [square()] * 2, "label": [b"fox", b""]}), tmp_path / "t.parquet")
     assert list(load_table(tmp_path / "t.parquet").label) == ["fox", ""]
     (tmp_path / "1.png").write_bytes(square())
-    columns = {
-        "path": [b"1.png"],
-        "label": [b"F\xc3\xbcchse"],
-        "hash": [b"123"],
-    }  # a list, beside other bytes
+    # a list, beside other bytes
+    columns = {"path": [b"1.png"], "label": [b"F\xc3\xbcchse"], "hash": [b"123"]}
     pq.write_table(pa.table(columns), tmp_path / "l.parquet")
     table = load_table(tmp_path / "l.parquet")
     assert (list(table.path), list(table.label)) == ([str(tmp_path / "1.png")], ["Füchse"])
@@ -97,12 +94,8 @@ def test_files_without_images_are_refused_at_once(tmp_path: Path, holotype) -> N
 def test_labels_lie_beside_the_images_and_no_image_is_lost_to_the_key_of_another(tmp_path: Path) -> None:
     caption = b"A long sentence about what the photograph shows, which nobody would call a label at all."
     members = [("./a.jpg", square((1, 2, 3), kind="JPEG")), ("./a.cls", b"fox\n"), ("readme.md", b"hello")]
-    beside = {
-        "b.json": b'{"label": "owl", "id": 7}',
-        "c.txt": b"hare",
-        "d.txt": caption,
-        "e.json": b'{"id": 8}',
-    }
+    beside = {"b.json": b'{"label": "owl", "id": 7}', "c.txt": b"hare"}
+    beside |= {"d.txt": caption, "e.json": b'{"id": 8}'}
     for name, text in beside.items():
         members += [(f"{name[0]}.png", square()), (name, text)]
     table = load_table(write_tar(tmp_path / "s.tar", members))
@@ -112,11 +105,8 @@ def test_labels_lie_beside_the_images_and_no_image_is_lost_to_the_key_of_another
     with pytest.raises(InputError, match=r"a\.json is no readable label"):
         load_table(write_tar(tmp_path / "s.tar", [("a.png", square()), ("a.json", b"{")]))
     members = [("1.left.png", square((1, 1, 1))), ("1.right.png", square((2, 2, 2))), ("1.cls", b"fox")]
-    members += [
-        ("2.png", square((3, 3, 3))),
-        ("2.jpg", square((200, 200, 200), kind="JPEG")),
-        (".3.png", b""),
-    ]
+    members += [("2.png", square((3, 3, 3))), (".3.png", b"")]
+    members.append(("2.jpg", square((200, 200, 200), kind="JPEG")))
     table = load_table(write_tar(tmp_path / "s.tar", members))
     assert [path.rpartition("#")[2] for path in table.path] == ["1.left", "1.right", "2", "2.jpg"]
     assert list(table.label) == ["fox", "fox", "", ""]

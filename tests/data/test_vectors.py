@@ -24,9 +24,8 @@ def write(tmp_path):
 
 
 def test_rows_are_called_after_their_ids(write) -> None:
-    file = write(
-        id=["a", "b", "c"], vector=VECTORS, label=["owl", None, " owl "], truth=["owl", "jay", "owl"]
-    )
+    label, truth = ["owl", None, " owl "], ["owl", "jay", "owl"]
+    file = write(id=["a", "b", "c"], vector=VECTORS, label=label, truth=truth)
     table = read_vectors(file)
     assert [path.rpartition("#")[2] for path in table.path] == ["a", "b", "c"]
     assert list(table.label) == ["owl", "", "owl"]

@@ -15,15 +15,8 @@ from holotype.report.build import read_data
 from holotype.results.discovery import Discovery, safe_cell
 from holotype.results.edits import Edit, edits_csv, read_log
 
-KINDS = {
-    "red": (200, 40, 40),
-    "green": (40, 180, 60),
-    "blue": (40, 60, 200),
-    "yellow": (220, 200, 40),
-    "purple": (150, 40, 170),
-    "teal": (30, 150, 160),
-    "pink": (175, 60, 185),
-}
+KINDS = {"red": (200, 40, 40), "green": (40, 180, 60), "blue": (40, 60, 200), "yellow": (220, 200, 40)}
+KINDS |= {"purple": (150, 40, 170), "teal": (30, 150, 160), "pink": (175, 60, 185)}
 """Pink is taken for purple until somebody splits it off."""
 BLUR = 12
 """By which the colours of one kind differ from each other: some are nearer to another kind."""

@@ -217,9 +217,8 @@ def test_labels_and_classes_that_cannot_be_read_are_told_and_take_no_part() -> N
     left, lines = visible_classes(broken, {"b": "buzzards"})
     assert left.known == ("a",)
     assert list(left.label) == ["a", "a", "", "", "", "", ""]
-    for line, word in zip(
-        lines, ("'buzzards'", "'c'", "'d' takes no part in this round: edits"), strict=True
-    ):
+    words = ("'buzzards'", "'c'", "'d' takes no part in this round: edits")
+    for line, word in zip(lines, words, strict=True):
         assert word in line
     whole = left.with_problems([""] * 7)
     assert visible_classes(whole, {}) == (whole, [])

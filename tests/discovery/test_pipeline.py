@@ -281,9 +281,8 @@ def test_a_truth_is_scored_whenever_it_comes(
     assert (run / "rounds" / "1" / PER_CLASS_FILE).is_file()
     assert scored("none") == whole  # nobody has said that it was wrong
     words = ("--k=4", "--steps=12", "--backbone", tiny_backbone_file, "--device=cpu", "--no-progress")
-    outcome = holotype(
-        "discover", squares_folder, "--labels", lists["all"], "--method=kmeans", "--out", run, *words
-    )
+    given = ("--labels", lists["all"], "--method=kmeans", "--out", run)
+    outcome = holotype("discover", squares_folder, *given, *words)
     assert outcome.code == 0, outcome.err
     (line,) = [line for line in outcome.out.splitlines() if line.split()[:1] == ["unlabelled"]]
     wanted = (whole.scores.all, whole.scores.old, whole.scores.new)

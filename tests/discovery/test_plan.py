@@ -82,9 +82,8 @@ def test_images_come_go_are_repaired_renamed_and_labelled(go, small, photos, tmp
     (photos / "red" / "red-00.png").rename(photos / "green" / "red-00.png")
     read: list[str] = []
     embed = store.decode_in_order
-    monkeypatch.setattr(
-        store, "decode_in_order", lambda paths, *a, **b: read.extend(paths) or embed(paths, *a, **b)
-    )
+    watched = lambda paths, *a, **b: read.extend(paths) or embed(paths, *a, **b)  # noqa: E731
+    monkeypatch.setattr(store, "decode_in_order", watched)
     words = "4 images new, 1 gone, 1 repaired, 3 renamed, 1 label new, 1 label changed."
     before = written(run)
     assert plan_round(run, load_table(photos), small(method="kmeans")).lines()[0].endswith(words)

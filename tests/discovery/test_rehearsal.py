@@ -72,9 +72,8 @@ def test_frames_of_a_burst_lose_their_label_together() -> None:
 def test_a_hidden_class_is_right_in_the_category_that_is_matched_with_it() -> None:
     label = np.array(["x", "x", "y", "y", "y", "x"], dtype=object)
     table = Table(np.array(list("abcdef"), dtype=object), label, ("x", "y"))
-    hidden = dataclasses.replace(
-        table, label=np.array(["x", "", "", "", "", "x"], dtype=object), known=("x",)
-    )
+    left = np.array(["x", "", "", "", "", "x"], dtype=object)
+    hidden = dataclasses.replace(table, label=left, known=("x",))
     # x is 0; the class y was hidden: two of its three images lie in category 2
     right = hidden_right(table, hidden, np.array([0, 0, 2, 2, 1, 0]))
     assert right.tolist() == [True, True, True, False]

@@ -235,11 +235,8 @@ def test_heads_are_read_once_for_each_content(trap_photos: Path, tmp_path: Path,
     assert "cannot be read, and is made again" in caplog.text
     assert (run / EXIF_FILE).read_bytes() == content
     asked = []
-    monkeypatch.setattr(
-        round_runner,
-        "read_exif_all",
-        lambda paths, _: asked.extend(paths) or [ExifData("new") for _ in paths],
-    )
+    read = lambda paths, _: asked.extend(paths) or [ExifData("new") for _ in paths]  # noqa: E731
+    monkeypatch.setattr(round_runner, "read_exif_all", read)
     assert (str(load_exif(run, table, digest)), asked) == (str(first), [])
     again = load_exif(run, table, ["other", *digest[1:]])
     assert asked == [table.path[0]]

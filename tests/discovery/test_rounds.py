@@ -167,9 +167,8 @@ def test_settings_that_differ_are_told_as_flags() -> None:
     assert configured(k=10).others(before) == []
     assert configured(k=12, seed=1).others(before) == ["--k 12 (was 10)", "--seed 1 (was 0)"]
     assert before.others(configured(k=10, steps=7)) == ["--steps as usual (was 7)"]
-    assert (
-        configured(effort="quick").others(configured()) == []
-    )  # what it means is said by steps and trainings
+    # what it means is said by steps and trainings
+    assert configured(effort="quick").others(configured()) == []
     assert configured(steps=1000).others(configured()) == []
     elsewhere = replace(configured(), taken={**configured().taken, "steps": 6000}, device="cuda")
     assert configured().others(elsewhere) == []

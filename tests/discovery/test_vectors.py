@@ -57,16 +57,13 @@ def test_the_whole_way(songs, holotype) -> None:
     data = read_data(Path("run"))
     assert min(data["thumbs"]["cell"]) >= 0  # each row has a card with its text
     assert Source.load(Path("run")).arguments() == [f"--features={songs}"]  # by which the studio goes on
-    assert (
-        "network" not in holotype("discover", "--features", songs, *QUICK, "--out", "other", "--dry-run").out
-    )
+    seen = holotype("discover", "--features", songs, *QUICK, "--out", "other", "--dry-run")
+    assert "network" not in seen.out
 
     tit = str(frame.category_id[frame.truth == "tit"].iloc[0])
     image = str(frame.path[frame.truth == "tit"].iloc[0])
-    edits = [
-        Edit(found.run_id, "1", "rename", "", tit, "great tit"),
-        Edit(found.run_id, "2", "confirm", image, "", tit),
-    ]
+    edits = [Edit(found.run_id, "1", "rename", "", tit, "great tit")]
+    edits.append(Edit(found.run_id, "2", "confirm", image, "", tit))
     Path("edits.csv").write_text(edits_csv(edits), encoding="utf-8")
     again = holotype(*words, "--edits", "edits.csv")
     assert again.code == 0, again.err
@@ -89,19 +86,7 @@ def test_new_kinds_open_categories_that_the_next_round_proposes(songs, holotype)
     old.to_parquet("old.parquet")
     pd.concat([wrens[:9], old[::10]]).to_parquet("new.parquet")
     wrens[9:].to_parquet("more.parquet")
-    words = (
-        "--steps",
-        "20",
-        "--seeds",
-        "1",
-        "--no-progress",
-        "--device",
-        "cpu",
-        "--method",
-        "kmeans",
-        "--out",
-        "run",
-    )
+    words = (*QUICK[2:], "--method", "kmeans", "--out", "run")
     assert holotype("discover", "--features", "old.parquet", "--k", "3", *words).code == 0
     said = holotype("assign", "run", "new.parquet", "--open")
     assert said.code == 0, said.err
@@ -116,9 +101,8 @@ def test_new_kinds_open_categories_that_the_next_round_proposes(songs, holotype)
     again = holotype("discover", "--features", songs, "--k", "4", *words)
     assert "open-01, which assign had opened, may be new-" in again.out + again.err
     found = Discovery.load(Path("run"))
-    (wren,) = {
-        one for path, one in zip(found.images.path, found.images.category_id, strict=True) if "#wren" in path
-    }
+    ids = zip(found.images.path, found.images.category_id, strict=True)
+    (wren,) = {one for path, one in ids if "#wren" in path}
     assert found.category(wren).suggested == "open-01"
     assert holotype("report", "run").code == 0
     assert Discovery.load(Path("run")).category(wren).suggested == "open-01"
@@ -203,8 +187,6 @@ def test_features_of_ones_own_lead_where_the_images_do(
     assert holotype(*given, *words).code == 0
     found = Discovery.load(tmp_path / "rows")
     assert (found.facts.k, found.count["best"]) == (seen.facts.k, seen.count["best"])
-    placed = {
-        path.rpartition("#")[2]: one
-        for path, one in zip(found.images.path, found.images.category_id, strict=True)
-    }
+    ids = zip(found.images.path, found.images.category_id, strict=True)
+    placed = {path.rpartition("#")[2]: one for path, one in ids}
     assert placed == dict(zip(rows.path, rows.category_id, strict=True))

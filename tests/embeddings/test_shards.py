@@ -43,10 +43,8 @@ def test_each_slice_is_read_by_itself(tmp_path: Path) -> None:
         read_shard_paths(tmp_path, 3)
     # the digest is of the images and not of their place
     assert module.write_shard_plan(tmp_path / "moved", some("/elsewhere/photos"), 2) == planned
-    assert (
-        module.write_shard_plan(tmp_path / "turned", some(names=NAMES[::-1]), 3)["images"]
-        != planned["images"]
-    )
+    turned = module.write_shard_plan(tmp_path / "turned", some(names=NAMES[::-1]), 3)
+    assert turned["images"] != planned["images"]
     outside = Paths("/photos", iter(["/photos/a.png", "/other/b.png#xywh=percent:1,2,30,40"]))
     found = module.write_shard_plan(tmp_path / "outside", outside, 3)
     assert (found["n"], found["boxed"]) == (2, True)

@@ -46,10 +46,8 @@ def label_studio(made: Path, answers: dict[str, object], skip: tuple[str, ...] =
                 "was_cancelled": name in skip,
                 "updated_at": f"2026-01-02T00:00:{number:02d}Z",
             }
-            early = {
-                "result": [{"type": "choices", "value": {"choices": ["never"]}}],
-                "updated_at": "2026-01-01",
-            }
+            never = [{"type": "choices", "value": {"choices": ["never"]}}]
+            early = {"result": never, "updated_at": "2026-01-01"}
             task["annotations"] = [late] if name in skip else [late, early]
         del task["data"]["path" if number % 2 else "image"]
     out = made.parent / "export.json"
@@ -66,10 +64,8 @@ def test_label_studio_gets_a_prediction_for_each_image(made, said, tmp_path) -> 
         (one,) = prediction["result"]
         served = Path(root.parent, unquote(task["data"]["image"].removeprefix(LOCAL_FILES)))
         assert served == root / task["data"]["path"]  # with the folder above as document root
-        found[task["data"]["path"]] = (
-            one["value"]["choices"][0],
-            pytest.approx(prediction["score"], abs=1e-5),
-        )
+        score = pytest.approx(prediction["score"], abs=1e-5)
+        found[task["data"]["path"]] = (one["value"]["choices"][0], score)
     assert said == found
     assert done.images == len(said)
     config = ET.fromstring((tmp_path / "tasks.config.xml").read_text(encoding="utf-8"))
@@ -137,9 +133,8 @@ def test_labels_are_written_as_names_are_and_empty_ones_say_nothing(made, said) 
 @pytest.mark.parametrize("label", [7, "x" * 200_000])
 def test_what_is_no_label_is_refused(made, said, holotype, label) -> None:
     before = {file: file.read_bytes() for file in made.iterdir() if file.is_file()}
-    assert_sentence(
-        holotype("report", made, "--edits", label_studio(made, {next(iter(said)): label})), "label"
-    )
+    file = label_studio(made, {next(iter(said)): label})
+    assert_sentence(holotype("report", made, "--edits", file), "label")
     assert {file: file.read_bytes() for file in before} == before
 
 
@@ -176,11 +171,8 @@ def test_files_of_other_projects_are_refused_and_nothing_is_lost(made, holotype,
 
 
 def test_darwin_core_has_an_occurrence_for_each_image(made, said, tmp_path) -> None:
-    edit(
-        made,
-        ("rename", "", "new-01", "Vulpes vulpes"),
-        ("confirm", paths(made, "new-01")[0], "new-01", "new-01"),
-    )
+    confirmed = ("confirm", paths(made, "new-01")[0], "new-01", "new-01")
+    edit(made, ("rename", "", "new-01", "Vulpes vulpes"), confirmed)
     done = write_darwin_core(made, tmp_path / "archive")
     rows = list(csv.DictReader((tmp_path / "archive/occurrence.txt").open(encoding="utf-8"), delimiter="\t"))
     assert len(rows) == done.occurrences == len(said)

@@ -211,13 +211,8 @@ def test_every_image_lies_in_its_category_and_moves_with_corrections(tmp_path) -
     (tmp_path / "pack.npz").write_bytes(b"cut off")
     columns = ["path", "category", "category_id", "kind", "problem"]
     found.images.loc[5, columns[1:]] = ["", "", "", "cut off"]
-    found.images.loc[6, columns] = [
-        f"{tmp_path / 'pack.npz'}#1",
-        "",
-        "",
-        "",
-        "cut off",
-    ]  # is no file: left out
+    # is no file: left out
+    found.images.loc[6, columns] = [f"{tmp_path / 'pack.npz'}#1", "", "", "", "cut off"]
     found.save(run)
     assert write_folders(run, out).images == len(found.images) - 1 == sum(sizes(out).values())
     assert sizes(out)[UNREADABLE_FOLDER] == 1

@@ -136,10 +136,8 @@ def assert_coco(content: dict) -> None:
     """What https://cocodataset.org/#format-data asks for."""
     assert set(content) == {"info", "licenses", "images", "annotations", "categories"}
     words = ("version", "description", "contributor", "url", "date_created")
-    assert {key: type(value) for key, value in content["info"].items()} == {
-        **dict.fromkeys(words, str),
-        "year": int,
-    }
+    kinds = dict.fromkeys(words, str) | {"year": int}
+    assert {key: type(value) for key, value in content["info"].items()} == kinds
     for key in ("images", "annotations", "categories"):
         ids = [one["id"] for one in content[key]]
         assert all(type(id) is int for id in ids)

@@ -76,9 +76,8 @@ def test_order_does_not_matter_and_invalid_rows_do_not_enter(rows) -> None:
     for name in ("r", "f"):
         other[name] = torch.where(rows["valid"][:, None], rows[name], torch.randn_like(rows[name]))
     torch.testing.assert_close(relational_consistency(**other), value)
-    assert (
-        relational_consistency(**{**rows, "image": torch.zeros(12, dtype=torch.long)}) == 0
-    )  # no pair is left
+    nobody = rows | {"image": torch.zeros(12, dtype=torch.long)}
+    assert relational_consistency(**nobody) == 0  # no pair is left
 
 
 def test_the_printed_sum_runs_over_all_pairs(rows) -> None:
@@ -149,9 +148,8 @@ def test_alignment_is_the_slow_loop(groups) -> None:
     assert behaviour_alignment(*groups).item() == pytest.approx(sum(terms) / 3, abs=1e-12)
     n_labelled = int(groups[-1].sum())
     assert n_labelled > 3
-    assert behaviour_alignment(*groups, over_all=True).item() == pytest.approx(
-        sum(terms) / n_labelled, abs=1e-12
-    )
+    every = sum(terms) / n_labelled
+    assert behaviour_alignment(*groups, over_all=True).item() == pytest.approx(every, abs=1e-12)
 
 
 def test_alignment_vanishes_where_all_changes_agree_and_knows_no_order(groups) -> None:

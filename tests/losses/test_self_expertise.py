@@ -49,14 +49,8 @@ def test_apart_are_those_further_than_the_diameter_of_their_cluster(rows):
     radius = torch.tensor([[0.3, 0.6] * 4, [0.5, 0.2] * 4]).double()
     found, f = apartness(rows, radius), l2_normalize(rows)
     for i in range(N):
-        raw = [
-            sum(
-                0.5**level
-                for level in range(2)
-                if j != i and float((f[i] - f[j]).norm()) > 2 * radius[level, j]
-            )
-            for j in range(N)
-        ]
+        far = [[float((f[i] - f[j]).norm()) > 2 * radius[level, j] for level in range(2)] for j in range(N)]
+        raw = [(i != j) * sum(0.5**level for level in range(2) if far[j][level]) for j in range(N)]
         expected = torch.tensor([a / max(sum(raw), 1e-12) for a in raw]).double()
         torch.testing.assert_close(found[i], expected)
     assert apartness(rows, radius + 9).eq(0).all()

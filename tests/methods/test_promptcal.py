@@ -63,10 +63,8 @@ def test_the_head_equals_the_released_one():
 
 def test_stages_and_the_weight_of_the_affinities_equal_the_released_code():
     arrays = np.load(PARITY / "promptcal.npz", allow_pickle=False)
-    method, steps = (
-        PromptCAL(PromptCALConfig(**SMALL), TASK),
-        int(arrays["cal_weight_ramp__batches_per_epoch"]),
-    )
+    method = PromptCAL(PromptCALConfig(**SMALL), TASK)
+    steps = int(arrays["cal_weight_ramp__batches_per_epoch"])
     first, second = method.stages()
     iterations = arrays["cal_weight_ramp__iteration"].tolist()
     moments = [Progress(i // steps, 100, i % steps, steps) for i in iterations]

@@ -35,11 +35,8 @@ def test_the_total_and_its_gradients_equal_the_released_code(case):
     batch = Batch(torch.zeros(2, b, 16), g["labels"].clamp_min(0), labelled, torch.arange(b))
     now = {"hard_share": torch.tensor(hard_share(method, int(g["epoch"])), dtype=torch.float64)}
     terms = method.terms(z, q, mu, batch, now)
-    weights = {
-        "dapl": ("dapl", 0.65),
-        "ent": ("entropy", 1.3),
-        "sep": ("separation", 0.65 * config.separation),
-    }
+    weights = {"dapl": ("dapl", 0.65), "ent": ("entropy", 1.3)}
+    weights["sep"] = ("separation", 0.65 * config.separation)
     weights |= {"cls_s": ("cls", 0.35), "con_u": ("infonce", 0.65), "con_s": ("supcon", 0.35)}
     assert terms.keys() == weights.keys()
     for ours, (name, weight) in weights.items():

@@ -71,13 +71,9 @@ def test_a_stage_is_a_share_of_training_or_a_fixed_number_of_epochs():
 
 
 def test_a_stage_whose_rates_all_have_a_pace_takes_no_warm_up_of_training():
-    every, tail, own = (
-        ParamGroup("", pace=constant),
-        ParamGroup("tail", pace=constant),
-        ParamGroup("tail", lr=0.1),
-    )
+    every, tail = (ParamGroup(prefix, pace=constant) for prefix in ("", "tail"))
+    own = ParamGroup("tail", lr=0.1)
     assert [Stage(rates=rates).paced for rates in ((every,), (every, tail))] == [True, True]
     # where others warm up, or a rate of its own goes at the loop's pace
-    assert not any(
-        Stage(rates=rates).paced for rates in ((), (ParamGroup("", lr=0.1),), (tail,), (every, own))
-    )
+    slow = ((), (ParamGroup("", lr=0.1),), (tail,), (every, own))
+    assert not any(Stage(rates=rates).paced for rates in slow)

@@ -133,10 +133,8 @@ def test_the_loss_is_the_slow_loop_over_pairs_levels_and_widths():
         return sum(terms) / max(len(terms), 1)
 
     every, with_label = range(n), [i for i in range(n) if labelled[i]]
-    levels = [
-        contrast(64 >> (at + 1), method.parent[at][fine], every) / 2 ** (at + 1)
-        for at in range(len(method.levels))
-    ]
+    numbers = range(len(method.levels))
+    levels = [contrast(64 >> (n + 1), method.parent[n][fine], every) / 2 ** (n + 1) for n in numbers]
     assert found["con_s"].item() == pytest.approx(0.1 * contrast(64, label, with_label), rel=1e-5)
     assert found["clusters"].item() == pytest.approx(0.1 * sum(levels), rel=1e-5)
     f = torch.nn.functional.normalize(rows, dim=-1)

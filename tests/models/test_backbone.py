@@ -161,10 +161,8 @@ def test_bad_files(path: Path, tiny_state: dict[str, Tensor]) -> None:
         path.write_bytes(content)
         with pytest.raises(InputError, match=r"mine\.safetensors is not a whole .* delete it and fetch"):
             load_backbone(BackboneConfig(str(path)))
-    broken = [
-        ({key: value}, "metadata")
-        for key, value in (("mean", "grey"), ("settings", "[1"), ("settings", "[1]"))
-    ]
+    odd = (("mean", "grey"), ("settings", "[1"), ("settings", "[1]"))
+    broken = [({key: value}, "metadata") for key, value in odd]
     for tags, message in (({}, "set arch"), *broken):
         save_file(tiny_state, path, metadata={"timm": TINY, **tags} if tags else None)
         with pytest.raises(InputError, match=message):

@@ -66,9 +66,8 @@ def test_the_later_edit_counts_wherever_it_was_made(tmp_path):
     log = (Edit(OLD, "2026-01-03", "confirm", two, "", "Bag"), Edit(OLD, "2025-12-31", "reject", three, ""))
     take, left = carry(found, stored, edits=(Edit(NEW, "2026-01-02", "reject", one, ""),), log=log)
     assert [edit.image for edit in take] == [three]
-    assert [(edit.image, why) for edit, why in left] == [
-        (image, "A later edit says what counts.") for image in (one, two)
-    ]
+    why = "A later edit says what counts."
+    assert [(edit.image, said) for edit, said in left] == [(image, why) for image in (one, two)]
 
 
 def test_what_the_run_folder_or_this_round_has_is_not_offered(tmp_path):
@@ -100,7 +99,6 @@ def test_a_short_name_of_an_image_that_is_gone_means_no_other_image(tmp_path):
     hide = dataclasses.replace(hide, names={**hide.names, paths[0]: one})
     stored = [Edit(OLD, "t1", "reject", f"filed away/{one}"), Edit(OLD, "t2", "reject", paths[1])]
     take, left = carry(found, stored, nameless_by=hide)
-    assert [edit.image for edit in take] == [
-        hide.image(paths[1])
-    ]  # told by its whole path in an older report
+    # told by its whole path in an older report
+    assert [edit.image for edit in take] == [hide.image(paths[1])]
     assert [why for _, why in left] == [f"There is no image filed away/{one} in this report."]

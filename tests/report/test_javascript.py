@@ -117,9 +117,8 @@ def test_both_place_images_anew_and_leave_answered_ones():
         same = corrected.images["category_id"] == after.images["category_id"]
         assert all(same[row] for row in range(len(free)) if not free[row])
     results = run_javascript("apply", cases)
-    assert [
-        sorted((path, image[0], image[3]) for path, image in result["images"]) for result in results
-    ] == expected
+    found = [sorted((path, image[0], image[3]) for path, image in result["images"]) for result in results]
+    assert found == expected
     assert moved > 100
     assert answered > 100
 
@@ -270,6 +269,5 @@ def test_both_read_the_same(name, read_by_the_page, tmp_path):
         expected, refused = [], True
     assert read_by_the_page[name]["edits"] == expected
     assert bool(read_by_the_page[name]["problem"]) == refused
-    assert refused == any(
-        word in name for word in ("another format", "no number", "unheard", "missing", "nothing")
-    )
+    wrong = ("another format", "no number", "unheard", "missing", "nothing")
+    assert refused == any(word in name for word in wrong)

@@ -64,9 +64,8 @@ def test_only_sheets_with_a_changed_image_are_made_again(tmp_path, monkeypatch):
     files, folder = paint(tmp_path, 150), tmp_path / "thumbs"  # three sheets
     first, decoded, thumbnail = make(files, folder), [], thumbnails._thumbnail
     kept = {n: (folder / sheet_name(n)).read_bytes() for n in (0, 2)}
-    monkeypatch.setattr(
-        thumbnails, "_thumbnail", lambda file, _=None: decoded.append(file) or thumbnail(file)
-    )
+    watched = lambda file, _=None: decoded.append(file) or thumbnail(file)  # noqa: E731
+    monkeypatch.setattr(thumbnails, "_thumbnail", watched)
     Image.new("RGB", (20, 60), (250, 10, 10)).save(files[100])
     order = list(range(150))[::-1]  # a report lists images in another order after edits
     again = make([files[i] for i in order], folder)

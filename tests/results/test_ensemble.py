@@ -83,15 +83,7 @@ def test_a_vote_weighs_as_much_as_it_is_sure() -> None:
         assert vote_consensus(each, KNOWN, K).category[0] == wins
 
 
-MISLED = np.array(
-    [
-        [0, 0, 1, 0, 1, 1, 0, 1],
-        [0, 0, 1, 0, 0, 0, 0, 1],
-        [0, 1, 1, 1, 1, 1, 1, 0],
-        [0, 1, 1, 0, 1, 0, 1, 0],
-        [1, 0, 1, 1, 0, 1, 0, 0],
-    ]
-)
+MISLED = np.array([[*map(int, row)] for row in ("00101101", "00100001", "01111110", "01101010", "10110100")])
 """Five trainings with two new categories. The one nearest to all others leads to 28 votes of 40 that win."""
 
 

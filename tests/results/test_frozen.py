@@ -48,10 +48,8 @@ def test_an_image_that_cannot_be_read_is_placed_nowhere_and_frames_go_with_the_f
 
 
 def test_weights_of_a_blend_only_break_ties_where_they_are_small() -> None:
-    one, other = (
-        Training(np.array([0, 1]), np.array([0.9, 0.2])),
-        Training(np.array([1, 1]), np.array([0.8, 0.8])),
-    )
+    sides = (([0, 1], [0.9, 0.2]), ([1, 1], [0.8, 0.8]))
+    one, other = (Training(np.array(c), np.array(p)) for c, p in sides)
     for name, (mine, theirs) in BLENDS.items():
         first, second = weigh_votes([one], [other], (mine, theirs))
         np.testing.assert_allclose(first.probability, mine * one.probability)

@@ -50,9 +50,8 @@ def test_pairs_intervals_and_classes(runs):
 def test_agreement_does_not_depend_on_names_of_categories(runs, tmp_path):
     run, other = load(runs[0][0]), load(runs[0][0])
     names = {id: f"{id}-x" for id in run.images.category_id.unique()}
-    other.images = run.images.assign(category_id=run.images.category_id.map(names)).sample(
-        frac=1, random_state=0
-    )
+    other.images = run.images.assign(category_id=run.images.category_id.map(names))
+    other.images = other.images.sample(frac=1, random_state=0)
     assert module.placed_alike(run, other) == 1
     free = np.flatnonzero(other.images.label == "")
     column = other.images.columns.get_loc("category_id")
@@ -71,10 +70,8 @@ def test_the_command_and_what_it_refuses(holotype, runs, tiny):
     for words, said in (((runs[0]), "have 1 settings"), (([runs[0][0], runs[1][3]]), "No seed is in both")):
         refused = holotype("compare", *words)
         assert (refused.code, said in refused.err) == (2, True)
-    for folders, said in (
-        ([runs[0][0].parent, runs[1][0]], "holds no run"),
-        (str(runs[0][0]), "list of them"),
-    ):
+    wrong = [runs[0][0].parent, runs[1][0]]
+    for folders, said in ((wrong, "holds no run"), (str(runs[0][0]), "list of them")):
         with pytest.raises(InputError, match=said):
             module.compare(folders)
     with pytest.raises(InputError, match="is a file"):

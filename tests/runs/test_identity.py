@@ -26,13 +26,8 @@ from tests.training.stubs import LEARNING
 BACKBONE = tiny_backbone()
 PRESETS = [(method, preset) for method, cls in METHODS.items() for preset in cls.presets]
 WHERE: dict[str, Any] = {"out": "elsewhere", "label": "another-name", "progress": False, "device": "cpu"}
-WHERE |= {
-    "devices": 2,
-    "log": "tensorboard",
-    "root": "elsewhere",
-    "store": "disk",
-    "memory": MemoryConfig(host_gb=1),
-}
+WHERE |= {"devices": 2, "log": "tensorboard", "root": "elsewhere", "store": "disk"}
+WHERE["memory"] = MemoryConfig(host_gb=1)
 """Settings that say where a run takes place and what is seen of it."""
 
 

@@ -129,8 +129,7 @@ def test_a_preset_says_what_it_costs():
         name: sum(stage.length(200) for stage in stages_of(resolve("sptnet", "x", name)))
         for name in ("default", "short")
     }
-    assert (
-        found.costs["short"] == f"{lengths['short'] / lengths['default']:.2g} times the views of the default"
-    )
+    times = lengths["short"] / lengths["default"]
+    assert found.costs["short"] == f"{times:.2g} times the views of the default"
     assert method_info("gcd").costs["light"] == "trains as long as the default"
     assert method_info("kmeans").costs == {}

@@ -32,19 +32,11 @@ def squares(squares_folder: Path, tmp_path: Path, monkeypatch) -> pd.DataFrame:
 @pytest.fixture
 def train(tiny_settings, tmp_path):
     def call(method, data, out="run", epochs=1, **named):
-        settings = {key: value for key, value in tiny_settings.items() if "." in key} | {
-            "train.epochs": epochs
-        }
+        settings = {key: value for key, value in tiny_settings.items() if "." in key}
+        settings["train.epochs"] = epochs
         plain = {key: value for key, value in tiny_settings.items() if "." not in key}
-        return holotype.train(
-            method,
-            data,
-            settings=settings,
-            out=out and tmp_path / out,
-            progress=False,
-            cache_views="off",
-            **plain | named,
-        )
+        named = {"progress": False, "cache_views": "off"} | plain | named
+        return holotype.train(method, data, settings=settings, out=out and tmp_path / out, **named)
 
     return call
 
@@ -131,12 +123,8 @@ def test_a_finished_run_gives_features_logits_classes_and_curves(train, squares,
 
 def test_bench_takes_classes_and_data_in_memory(squares, tiny_settings):
     settings = {key: value for key, value in tiny_settings.items() if key != "device"} | {"device": "cpu"}
-    what = {
-        "methods": [Mine, (Mine, "plain"), "kmeans"],
-        "datasets": [squares],
-        "settings": settings,
-        "progress": False,
-    }
+    what = {"methods": [Mine, (Mine, "plain"), "kmeans"], "datasets": [squares]}
+    what |= {"settings": settings, "progress": False}
     frame = holotype.bench(**what, cache_views="off").to_frame()
     assert list(frame.method.str.rpartition(":")[2]) == ["Mine", "Mine", "kmeans"]
     assert list(frame.variant) == ["default", "plain", "default"]

@@ -36,11 +36,8 @@ FILES = {
     *("model.safetensors", "discovery.json", "assignments.parquet", "assignments.csv", "scores.json"),
     *("per_class.csv", "confusion.csv"),
 }
-FOLDER = FILES - {
-    "cache.json",
-    "per_class.csv",
-    "confusion.csv",
-}  # of a run without a token cache whose truth is not known
+FOLDER = FILES - {"cache.json", "per_class.csv", "confusion.csv"}
+"""Of a run without a token cache whose truth is not known."""
 CLOCKS = {"seconds": 0.0, "wall_seconds": 0.0, "decode_seconds": 0.0, "cache_seconds": 0.0, "parallel": 0}
 
 

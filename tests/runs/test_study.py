@@ -202,12 +202,8 @@ def test_records_of_two_kinds_are_refused() -> None:
 def test_a_grid_is_every_combination_of_its_values() -> None:
     """A value with a comma is several, but where the setting itself is a list."""
     row = study().rows["rpc"]
-    changes = {
-        "train.lr": "0.05, 0.1",
-        "train.epochs": [1, 2],
-        "method.lam": 0.3,
-        "backbone.mean": "0.5,0.5,0.5",
-    }
+    changes = {"train.lr": "0.05, 0.1", "train.epochs": [1, 2]}
+    changes |= {"method.lam": 0.3, "backbone.mean": "0.5,0.5,0.5"}
     points = module.settings_grid(row, changes)
     assert [(point["train.lr"], point["train.epochs"]) for point in points] == [
         *(("0.05", 1), ("0.05", 2), ("0.1", 1), ("0.1", 2))

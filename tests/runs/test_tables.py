@@ -137,9 +137,8 @@ def test_rows_that_differ_in_a_setting_have_it_as_a_column_and_no_hash() -> None
     cells = [[cell.strip() for cell in line.split("|")][at : at + 2] for line in lines[:2]]
     assert sorted(cells) == [["0.05", "0.5"], ["0.1", "1.0"]]
     assert all(row.facts["config_hash"][:8] not in text for row in rows)
-    assert {"train.lr", "train.block_rate"} <= set(
-        csv.DictReader(tables.table_csv(rows).splitlines()).fieldnames
-    )
+    names = csv.DictReader(tables.table_csv(rows).splitlines()).fieldnames
+    assert {"train.lr", "train.block_rate"} <= set(names)
     assert tables.setting_columns(summarise([plain, record(method="rpc")])) == []
     split = record(data__protocol={"label_share": 0.1}, data__table="another")
     assert set(tables.setting_columns(summarise([plain, split]))) == {"protocol.label_share", "data.table"}

@@ -139,12 +139,8 @@ def test_no_table_holds_a_formula(name, tmp_path):
     row = {"class": name, "kind": "known", "n": 1, "correct": 1, "accuracy": 1.0, "category": 0}
     rows = [row | {"counts": {0: 1}}]
     RunFolder(tmp_path).write_per_class(rows)
-    parts = {
-        "facts": defaultdict(lambda: name),
-        "scores": defaultdict(lambda: None),
-        "published": None,
-        "settings": {},
-    }
+    parts = {"facts": defaultdict(lambda: name), "scores": defaultdict(lambda: None)}
+    parts |= {"published": None, "settings": {}}
     tables = [(tmp_path / name).read_bytes().decode() for name in ("per_class.csv", "confusion.csv")]
     row = SimpleNamespace(**parts, seeds=[0], seconds=1.0, commits=[], hardware=[])
     for text in (edits_csv(edits), *tables, table_csv([row])):

@@ -86,15 +86,8 @@ class World:
         compute = compute or Device.on("cpu", "fp32")
         rows, memory = torch.arange(len(self.table)), MemoryConfig(cache_dir=str(folder))
         needs = Views(weak=2, strong=1)
-        parts = (
-            CacheViews.parse(views),
-            needs,
-            self.store,
-            tiny_backbone(patches=patches),
-            compute,
-            rows,
-            memory,
-        )
+        parts = (CacheViews.parse(views), needs, self.store, tiny_backbone(patches=patches))
+        parts += (compute, rows, memory)
         return open_cache(*parts, shards=shards)
 
     def loop(self, method="simgcd", *, k=4, seed=0, table=None, compute=None, settings=None, **given):

@@ -297,10 +297,8 @@ class ReadsPatches(Classifies):
         return self.encoder.tokens(inputs.flatten(0, 1)).unflatten(0, inputs.shape[:2])  # (V, b, N, D)
 
     def loss(self, batch, now):
-        cls, parts = (
-            batch.features[:, :, 0],
-            F.normalize(batch.features[:, :, self.encoder.n_prefix :], dim=-1),
-        )
+        cls = batch.features[:, :, 0]
+        parts = F.normalize(batch.features[:, :, self.encoder.n_prefix :], dim=-1)
         nearest = (parts[0] @ parts[1].mT).amax(-1)
         terms = {"cls": self.cross_entropy(batch, cls), "con": info_nce(cls)}
         return {**terms, "parts": (1 - nearest).mean()}

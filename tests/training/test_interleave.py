@@ -106,13 +106,8 @@ def test_on_a_gpu_every_loop_has_a_stream_and_the_default_one_is_waited_for(monk
     monkeypatch.setattr(torch.cuda, "stream", current)
     monkeypatch.setattr(torch.cuda, "synchronize", lambda device: happened.append("wait"))
     gpu = SimpleNamespace(device=torch.device("cuda"))
-    facts = {
-        "compute": gpu,
-        "progress": False,
-        "total_steps": 2,
-        "training": training,
-        "seconds": lambda: 1.0,
-    }
+    facts = {"compute": gpu, "progress": False, "training": training, "seconds": lambda: 1.0}
+    facts["total_steps"] = 2
     ended = train_in_turns({name: SimpleNamespace(**facts) for name in ("one", "other")})
     assert set(ended) == {"one", "other"}
     assert happened[0] == happened[-1] == "wait"

@@ -108,9 +108,7 @@ def v2(place: str, limit: object, usage: int, stat: str = "") -> dict[str, str]:
 )
 def test_what_linux_has_and_limits_on_containers_leave(monkeypatch, tmp_path, groups, files, left) -> None:
     placed = {f"sys/fs/cgroup/{name}": text for name, text in files.items()}
-    info = {
-        "proc/self/cgroup": groups,
-    }
+    info = {"proc/self/cgroup": groups}
     for name, text in (info | placed).items():
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text(text)
