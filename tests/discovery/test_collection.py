@@ -20,7 +20,6 @@ from holotype.discovery.collection import (
     index_images,
     read_collection,
     resolve_aliases,
-    shown_names,
     with_current_paths,
     with_labels,
 )
@@ -184,10 +183,6 @@ def test_boxes_that_a_detector_has_moved_a_little_are_the_same() -> None:
     assert diff_collections(before, Collection("photos", moved)).words == "1 image repaired"
     twins = Collection("photos", moved | boxes("b.jpg", (11, 11, 30, 29), stamp="7-1"))
     assert diff_collections(before, twins).words == "2 images new, 1 gone"  # nobody knows which it was
-
-
-def test_a_few_are_shown() -> None:
-    assert [shown_names(some) for some in ("ab", "abcde")] == ["a, b", "a, b, c and 2 more"]
 
 
 # -- where the images of a round lie now

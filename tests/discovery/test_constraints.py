@@ -262,38 +262,3 @@ def test_edits_that_leave_nothing_to_place_are_not_lost_and_no_round_is_begun(
     assert "Another round is needed" not in caplog.text
     assert [path.name for path in (run / "rounds").iterdir()] == ["1"]
     assert len(read_log(run)) == len(edits)
-
-
-def test_who_has_labelled_everything_is_told_apart(run, squares_folder, small) -> None:
-    """Images without a label would be of no use where edits have labelled them; else they are what is missing."""
-    table = load_table(squares_folder / "squares.csv")
-    one = replace(table, label=np.where(table.label == "green", "", table.label), known=("red",))
-    green = [("confirm", path, "green", "green") for path in table.path[table.label == "green"]]
-    file = edits_file(run, *confirmed_throughout(run), *green)
-    with pytest.raises(InputError, match="With the edits every usable image"):
-        discover_table(one, small(), run, progress=False, edits=file)
-    throughout = replace(table, label=np.where(table.label == "", "red", table.label))
-    with pytest.raises(InputError, match="put images without a label into"):
-        discover_table(throughout, small(), run, progress=False, edits=file)
-
-
-def test_a_heap_that_was_a_class_for_a_round_costs_no_edit(run, squares_folder, small) -> None:
-    """--unlabelled was forgotten once. Where that leaves nothing to place, no round is begun."""
-    table, config = load_table(squares_folder / "squares.csv"), small(method="kmeans")
-    free = [path for path, label in zip(table.path, table.label, strict=True) if not label]
-    file = edits_file(run, ("confirm", free[0], "", "blue"), ("reject", free[1], "", ""))
-    known = (*table.known, "heap")
-    throughout = replace(table, label=np.where(table.label == "", "heap", table.label), known=known)
-    with pytest.raises(InputError, match="Every usable image"):
-        preview_plan(plan_round(run, throughout, config, file))
-    with pytest.raises(InputError, match="Every usable image"):
-        discover_table(throughout, config, run, progress=False, edits=file)
-    assert [path.name for path in (run / "rounds").iterdir()] == ["1"]
-    in_heap = (table.label == "") & np.isin(table.path, free[:40])
-    some = replace(table, label=np.where(in_heap, "heap", table.label), known=known)
-    assert discover_table(some, config, run, progress=False).facts.confirmed_labels == 0
-    (line,) = [line for line in preview_plan(plan_round(run, table, config)) if "take part" in line]
-    assert "round 3: 1 rejected, 1 confirmed. They give 1 label and keep 1 image out" in line
-    second = discover_table(table, config, run, progress=False)
-    assert (second.facts.round, second.facts.confirmed_labels) == (3, 1)
-    assert second.images.set_index("path").label[free[0]] == "blue"

@@ -72,21 +72,6 @@ def test_categories_go_by_the_names_that_people_gave(fitted, squares, tmp_path) 
     assert list(named.relations_.index) == [category.name for category in named.categories_]
 
 
-def test_new_images_by_path_picture_and_array(fitted, squares) -> None:
-    paths = list(squares.path[:6])
-    pictures = [Image.open(path) for path in paths]
-    by_path, by_picture = fitted.predict(paths), fitted.predict(pictures)
-    by_array = fitted.predict(np.stack([np.asarray(picture) for picture in pictures]))
-    assert list(by_path) == list(by_picture) == list(by_array)
-    assert set(by_path) <= set(fitted.labels_)
-    features = fitted.transform(paths)
-    assert features.shape[0] == 6
-    assert np.isfinite(features).all()
-    placed = fitted.place([*paths, "absent.png"])
-    assert placed.category_id.iloc[-1] == ""
-    assert "is not a file" in placed.problem.iloc[-1]
-
-
 def test_save_and_load(fitted, squares, tmp_path) -> None:
     saved = fitted.save(tmp_path / "saved")
     assert not (saved / PICTURES).exists()
@@ -118,23 +103,6 @@ def test_without_a_folder_it_is_kept_as_long_as_the_object(squares, tiny_backbon
     folder = found.run_folder_
     del found
     assert not folder.exists()
-
-
-def test_parameters_as_scikit_learn_wants_them_and_before_fit_it_says_so(tmp_path) -> None:
-    one = Discoverer(method="simgcd", k=7, seed=3)
-    copy = clone(one)
-    assert copy is not one
-    assert copy.get_params() == one.get_params()
-    assert copy.set_params(k="auto", steps=5) is copy
-    assert (copy.k, copy.steps, one.k) == ("auto", 5, 7)
-    assert "simgcd" in repr(one)
-    for name in ("labels_", "categories_", "scores_", "relations_"):
-        with pytest.raises(NotFittedError):
-            getattr(one, name)
-    assert not hasattr(one, "absent_")
-    for call in (one.predict, one.transform, pickle.loads(pickle.dumps(one)).predict, one.save):
-        with pytest.raises(NotFittedError):
-            call(["a.png"] if call != one.save else tmp_path)
 
 
 def test_a_pickled_one_keeps_its_run(fitted, squares, tmp_path) -> None:

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from holotype.data.load import load_table
-from holotype.discovery.groups import METHOD, lacks_classes, round_config
-from holotype.discovery.pipeline import discover_table, preview_discovery
+from holotype.discovery.groups import METHOD
+from holotype.discovery.pipeline import discover_table
 from holotype.errors import InputError
 from holotype.results.discovery import Discovery
 from holotype.results.edits import Edit, append_edits
@@ -99,15 +99,3 @@ def test_what_was_trained_is_not_replaced_by_groups(flat, go) -> None:
         image.unlink()
     with pytest.raises(InputError, match="Only one known class"):
         go(flat)
-
-
-def test_the_dry_run_says_what_would_happen(flat, small, tmp_path) -> None:
-    lines = list(preview_discovery(load_table(flat), small(), tmp_path / "run"))
-    assert any("proposes groups" in line for line in lines)
-    assert not (tmp_path / "run").exists()
-
-
-def test_two_classes_change_no_setting(squares_folder, small) -> None:
-    table, config = load_table(squares_folder / "squares.csv"), small(seeds=3)
-    assert not lacks_classes(table)
-    assert round_config(table, config) is config

@@ -34,6 +34,7 @@ from holotype.runs.model_io import load_model
 from holotype.runs.record import PER_CLASS_FILE, RunFolder
 from holotype.training.checkpoint import save_checkpoint
 from holotype.utils.locks import lock_folder
+from holotype.utils.processes import Interrupted
 from holotype.utils.serialization import read_json
 from tests.cli.test_bad_input import pressed
 from tests.conftest import write_csv
@@ -119,7 +120,7 @@ def test_the_same_command_goes_on_where_it_was_stopped(first_run, go, tmp_path, 
     folder = tmp_path / "other"
 
     def stop(*_: object, **__: object) -> None:
-        raise KeyboardInterrupt
+        raise Interrupted(15)
 
     with monkeypatch.context() as patch:
         patch.setattr("holotype.training.progress.StopRequest.__enter__", pressed)
@@ -134,8 +135,9 @@ def test_the_same_command_goes_on_where_it_was_stopped(first_run, go, tmp_path, 
     for name, step in places.items():
         with monkeypatch.context() as patch:
             patch.setattr(f"holotype.{name}", stop)
-            with pytest.raises(Stopped, match=step):
+            with pytest.raises(Stopped, match=step) as stopped:
                 go(folder=folder)
+        assert stopped.value.number == 15
         assert not (folder / "discovery.json").exists()
     monkeypatch.setattr("holotype.discovery.pipeline.run_round", lambda round: pytest.fail("trained again"))
     pd.testing.assert_frame_equal(go(folder=folder).images, Discovery.load(first_run).images)
@@ -192,20 +194,6 @@ def test_names_count_at_once_and_nothing_is_trained(run, go, caplog) -> None:
     assert "'new-77' is not in this run" in caplog.text
     assert "'=sky()" in (run / "assignments.csv").read_text()
     assert Discovery.load(run / "rounds" / "1").category(novel.id).name == novel.id
-
-
-def test_confirmed_labels_lead_to_another_round(run, table, go) -> None:
-    before = Discovery.load(run)
-    names = {path: f"kind {i % 3}" for i, path in enumerate(p for p in table.path if "yellow" in p)}
-    file = edits_file(run, *[("confirm", path, "", name) for path, name in names.items()])
-    found = go(edits=file)
-    assert found.known == ("green", "red", "kind 0", "kind 1", "kind 2")
-    assert (found.facts.round, found.facts.confirmed_labels) == (2, len(names))
-    assert found.facts.k == 5  # more known classes than k raise it
-    assert found.facts.earlier_runs == (before.run_id,)
-    assert found.images.set_index("path").label[list(names)].to_dict() == names
-    assert Discovery.load(run / "rounds" / "1").run_id == before.run_id  # nothing is lost
-    assert go().run_id == found.run_id
 
 
 # -- bad input, as users produce it

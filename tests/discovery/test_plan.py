@@ -154,37 +154,7 @@ def test_each_image_is_hashed_once_in_a_command_and_a_touched_one_is_the_same(
     assert read == []
 
 
-def test_what_is_said_of_one_copy_holds_for_those_that_come_later(go, photos, tmp_path) -> None:
-    heap, novel = photos / "unlabelled", new_id(go())
-    shutil.copy(heap / "yellow-00.png", heap / "copy.png")
-    found = go(edits=edits_file(tmp_path / "run", ("confirm", str(heap / "yellow-00.png"), "", "red")))
-    assert {id_of(found, heap / name) for name in ("yellow-00.png", "copy.png")} == {"red"}
-    found = go(edits=edits_file(tmp_path / "run", ("move", str(heap / "copy.png"), "", novel)))
-    assert {id_of(found, heap / name) for name in ("yellow-00.png", "copy.png")} == {novel}
-
-
 # -- labels
-
-
-def test_a_class_that_is_called_otherwise_stays_the_same(go, photos, tmp_path, caplog) -> None:
-    """Its folder has another name, and what was said of it still counts; so does the name that the report gave."""
-    run, path, novel = tmp_path / "run", photos / "unlabelled" / "yellow-00.png", new_id(go())
-    go(edits=edits_file(run, ("move", str(path), "", "red"), ("rename", "", novel, "suns")))
-    for name, before in (("crimson", "red"), ("red", "crimson"), ("crimson", "red")):
-        (photos / before).rename(photos / name)
-        found = go()
-        again = "again" if name == "red" else "now"
-        assert f"The class red is labelled {name} {again}; it stays the same class" in caplog.text
-        assert (found.facts.round, found.category("red").name, id_of(found, path)) == (2, name, "red")
-        assert go().category("red").name == name
-    found = go(edits=edits_file(run, ("rename", "", "red", "scarlet")))
-    assert (found.facts.round, found.category("red").name) == (2, "scarlet")  # this was said later
-    (photos / "suns").mkdir()
-    path.rename(photos / "suns" / path.name)
-    found = go()
-    assert (id_of(found, photos / "suns" / path.name), found.category(novel).name) == (novel, "suns")
-    assert len({c.name for c in found.categories}) == len(found.categories)
-    assert go().run_id == found.run_id
 
 
 @pytest.mark.parametrize("named", [False, True])
@@ -241,29 +211,3 @@ def test_a_list_of_labels_that_was_forgotten_once_takes_no_edit_away(go, photos,
 
 
 # -- settings, and what cannot go on
-
-
-@pytest.mark.parametrize(
-    ("settings", "words"),
-    [
-        ({"k": 5, "seed": 1}, "--k 5 (was 4), --seed 1 (was 0)"),
-        ({"steps": 5, "method": "simgcd"}, "--steps 5 (was 12), --method simgcd (was kmeans)"),
-    ],
-)
-def test_other_settings_are_another_round(settings, words, go, tmp_path, caplog, monkeypatch) -> None:
-    first = go()
-    file = edits_file(tmp_path / "run", ("rename", "", new_id(first), "suns"))
-    monkeypatch.setattr("holotype.embeddings.store.embed_rows", lambda *_: pytest.fail("embedded again"))
-    second = go(edits=file, **settings)
-    assert f"Settings that differ from round 1: {words}." in caplog.text
-    assert (second.facts.round, second.facts.earlier_runs) == (2, (first.run_id,))
-    assert go(**settings).run_id == second.run_id
-
-
-def test_what_cannot_go_on_is_said_before_anything_is_trained(go, monkeypatch) -> None:
-    go()
-    monkeypatch.setattr("holotype.discovery.pipeline.run_round", lambda round: pytest.fail("trained"))
-    for settings, words in (({"method": "magic"}, "There is no method"),):
-        with pytest.raises(InputError, match=words):
-            go(**settings)
-    assert go().facts.round == 1

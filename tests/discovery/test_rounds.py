@@ -31,12 +31,10 @@ from holotype.discovery.rounds import (
     SHARED_FILES,
     CategoryChange,
     EditHistory,
-    StepTimer,
     apply_log,
     category_changes,
     changes_text,
     check_complete,
-    count_edits,
     finished_rounds,
     identify_images,
     last_round,
@@ -51,7 +49,7 @@ from holotype.discovery.rounds import (
     unreported,
     write_changes,
 )
-from holotype.errors import InputError, Interrupted, Stopped
+from holotype.errors import InputError
 from holotype.results.discovery import FEATURES, Discovery, write_features
 from holotype.results.edits import Edit, append_edits, apply_edits, edits_csv, read_log
 from holotype.runs.record import RunFolder
@@ -213,18 +211,6 @@ def test_an_edit_without_a_digest_speaks_of_the_images_of_its_round_then_of_toda
     assert digests("r-1", "/archive/new.png", "new.png", "/archive/04.png", "x.png") == ["d4", "d4", "d5", ""]
     same = [edit("r-1", "reject", 4), edit("r-1", "rename", None, "a", "b")]
     assert identify_images(tmp_path, same) == same
-
-
-def test_a_file_of_edits_in_words_and_it_needs_a_discovery(tmp_path: Path) -> None:
-    edits = [edit("r-1", "reject", n) for n in range(3)]
-    (tmp_path / "new.csv").write_text(edits_csv(edits))
-    with pytest.raises(InputError, match="without --edits first"):
-        read_edits_of(tmp_path / "run", tmp_path / "new.csv", Collection())
-    assert count_edits(tmp_path, edits) == "3 edits"
-    append_edits(tmp_path, edits[:2])
-    assert count_edits(tmp_path, edits) == "3 edits, 1 of them new and the others applied already"
-    assert count_edits(tmp_path, edits[:1]) == "1 edit, applied already"
-    assert count_edits(tmp_path, []) == "0 edits"
 
 
 # -- the edits of all rounds
@@ -469,19 +455,6 @@ def test_damaged_features_of_a_round_are_told_and_stay_where_they_are(tmp_path: 
     link_round(tmp_path, 1)
     assert (tmp_path / FEATURES).read_bytes() == whole
     assert f"{own / FEATURES} was damaged" in caplog.text
-
-
-def test_steps_are_added_up_and_a_stop_names_its_step():
-    clock = StepTimer()
-    for _ in range(2):
-        with clock.step("counting"):
-            pass
-    assert clock.seconds == {"counting": 0.0}
-    with pytest.raises(Stopped, match="counting") as stopped, clock.step("counting"):
-        raise Interrupted(15)
-    assert stopped.value.number == 15
-    with pytest.raises(ValueError, match="other"), clock.step("counting"):
-        raise ValueError("other")
 
 
 # -- what became of each category
