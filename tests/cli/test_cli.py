@@ -102,24 +102,6 @@ def test_a_dataclass_becomes_arguments_and_comes_back() -> None:
 
 
 @pytest.mark.parametrize(
-    ("line", "word"),
-    [
-        ("", "RUN"),
-        ("run --n 0", "--n must be"),
-        ("run --kind c", "a or b"),
-        ("run --dept 3", "did you mean --depth"),
-        ("run a b", "'b'"),
-        ("run --skip-missing=yes", "'yes'"),
-    ],
-)
-def test_what_cannot_be_parsed_is_one_sentence(line: str, word: str) -> None:
-    with pytest.raises(InputError) as raised:
-        Parser("try", Options).parse_args(line.split())
-    assert word in str(raised.value)
-    assert str(raised.value)[-1] in ".?"
-
-
-@pytest.mark.parametrize(
     ("words", "says"),
     [
         ("--only 0/4", "--only 0/4"),

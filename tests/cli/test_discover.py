@@ -141,11 +141,3 @@ def test_of_many_categories_the_largest_of_both_kinds_are_listed() -> None:
     assert (len(lines), "and 80 new categories more" in lines[-1]) == (5 + MAX_LINES // 2 + 1, True)
     few = [*named("known", 20), *named("novel", 20)]
     assert [line.split()[0] for line in category_lines(few)] == [c.name for c in few]
-
-
-def test_one_burst_is_spoken_of_as_of_one() -> None:
-    one, two = named("known", 2)
-    assert category_lines([one, two], {one.id: 1, two.id: 2}, {two.id: 9}) == [
-        "  known-0       1 in     1 burst",
-        "  known-1       2 in     2 bursts, about 9 in the collection",
-    ]

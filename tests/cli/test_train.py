@@ -93,12 +93,6 @@ def test_a_run_from_command_to_scores(holotype, squares_folder, tiny_flags, tmp_
         assert (tmp_path / "repeated" / name).read_bytes() == (out / name).read_bytes()
 
 
-def test_images_without_truth_are_not_scored(holotype, squares_folder, tiny_flags, tmp_path) -> None:
-    outcome = holotype("train", "kmeans", squares_folder, *tiny_flags, "--out", tmp_path / "run")
-    assert (outcome.code, "nothing to score" in outcome.out) == (0, True), outcome.err
-    assert (tmp_path / "run" / "assignments.csv").read_text().count("\n") == 65
-
-
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_a_stopped_run_goes_on(holotype, squares_folder, tiny_flags, tmp_path, monkeypatch, number) -> None:
     words = ("train", "simgcd", squares_folder / "squares.csv", *tiny_flags, "--out")
@@ -126,18 +120,3 @@ def test_a_stopped_run_goes_on(holotype, squares_folder, tiny_flags, tmp_path, m
         assert holotype(*words, tmp_path / "whole").code == 0
         name = "model.safetensors"
         assert (tmp_path / "stopped" / name).read_bytes() == (tmp_path / "whole" / name).read_bytes()
-
-
-def test_a_loss_that_leaves_its_course(holotype, squares_folder, tiny_flags, tmp_path) -> None:
-    """Half the rate is low enough: the run says that it was restarted. It is not: one sentence."""
-    words = ("train", "tests.training.explodes:Explodes", squares_folder / "squares.csv", *tiny_flags)
-    words = (*words, "--train.momentum", "0")
-    outcome = holotype(*words, "--method.limit", "0.06", "--out", tmp_path / "low")
-    assert outcome.code == 0, outcome.err
-    (told,) = [line for line in outcome.err.splitlines() if "left its course" in line]
-    assert told.removeprefix(f"{tmp_path / 'low'}: ") in outcome.out
-    assert "half the rate, 0.05" in told
-    outcome = holotype(*words, "--method.limit", "0", "--out", tmp_path / "high")
-    assert (outcome.code, "Traceback" in outcome.err) == (2, False)
-    assert "lower --train.lr" in outcome.err.splitlines()[-1]
-    assert not (tmp_path / "high" / "scores.json").exists()

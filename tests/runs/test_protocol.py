@@ -107,9 +107,3 @@ def test_scores_of_test_images_and_the_identity(tiny):
         ]
     with pytest.raises(InputError, match="no test images"):
         run_experiment(tiny(out="none", protocol__inductive=True))
-
-
-def test_a_flag_without_its_group_is_hinted_at(holotype, squares_folder):
-    outcome = holotype("train", "simgcd", squares_folder, "--label_share", "0.1")
-    assert outcome.code == 2
-    assert "protocol.label_share" in outcome.err

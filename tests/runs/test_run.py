@@ -109,20 +109,6 @@ def test_a_trained_run_is_a_discovery_like_any_other(tiny, method) -> None:
     assert list(again.predict(list(free.path[:5]))) == list(free.category_id[:5])
 
 
-def test_k_means_finds_coloured_squares_and_its_config_repeats_it(tiny) -> None:
-    experiment = tiny("kmeans", method__n_init=3, train__batch_size=128)  # without steps it needs no batch
-    record = run_experiment(experiment)
-    assert (record.scores.all, record.scores.known_accuracy, record.made.epochs) == (1.0, 1.0, 0)
-    assert record.test is None
-    stored = yaml.safe_load((experiment.folder / "config.yaml").read_text())
-    again = resolve(stored["method_name"], stored["dataset"], stored["preset"], stored)
-    assert again == experiment
-    again.out += "-again"
-    run_experiment(again)
-    for name in ("model.safetensors", "assignments.csv", "identity.json"):
-        assert (again.folder / name).read_bytes() == (experiment.folder / name).read_bytes()
-
-
 def test_only_the_scores_know_the_truth_and_no_cell_is_a_formula(tiny, squares_folder, tmp_path) -> None:
     """Labels may be anything, and a spreadsheet computes what begins with =."""
     names = {"red": "=cmd()", "green": "@now", "blue": "hidden-class", "yellow": "hidden-class-two", "": ""}

@@ -94,18 +94,6 @@ def test_what_it_does_not_take(words: str, hint: object, values: list[object]) -
         assert str(refused.value) == words, value
 
 
-def test_types_and_values_in_words() -> None:
-    k = Count | Literal["auto"] | None
-    assert parse.describe_type(k, rules=True) == "a whole number (at least 1), auto or null"
-    assert parse.describe_type(Epochs, rules=True) == "a whole number (at least 1, at most 100,000)"
-    name = Annotated[str, Constraint("auto or the name of a bird", bool)]
-    assert parse.describe_type(name) == parse.describe_type(name, rules=True) == "auto or the name of a bird"
-    assert parse.describe_type(Any) == "anything"
-    texts = [(None, "null"), (True, "true"), (5e-05, "5e-05"), ("off", "off"), ((1, "a, b"), '[1, "a, b"]')]
-    for value, text in texts:
-        assert value_text(value) == text
-
-
 def test_in_yaml_values_stay_text() -> None:
     text = "a: off\nb: 1e-4\nc: 2024-01-01\nd: [1, yes]\ne: {f: 0x10}\ng: 'null'\nh: 007\ni: null\nj: ~\nk:"
     found = {"a": "off", "b": "1e-4", "c": "2024-01-01", "d": ["1", "yes"], "e": {"f": "0x10"}, "g": "null"}
@@ -198,16 +186,6 @@ def test_text_and_files_give_back_every_setting(method: str, preset: str, data, 
     file = tmp_path_factory.getbasetemp() / "config.yaml"
     file.write_text(write_yaml(found.as_dict()), encoding="utf-8")
     assert resolve(method, "cub", preset, settings.read_settings(file)) == found
-
-
-def test_the_later_one_wins() -> None:
-    assert resolve("debgcd", "some/folder").method.adl == 1
-    assert resolve("debgcd", "cub").method.adl == 4
-    assert resolve("rpc", "cub").method.base == "debgcd"
-    assert resolve("rpc", "cub", "reading").method.base == "simgcd"
-    assert resolve("rpc", "cub", "reading", {"method.base": "debgcd"}).method.base == "debgcd"
-    with pytest.raises(InputError, match="simgcd has no preset 'reading'; it has default, as_run"):
-        resolve("simgcd", "cub", "reading")
 
 
 def test_settings_by_name_typed_or_as_text() -> None:
@@ -308,7 +286,7 @@ def test_a_method_without_settings_and_one_whose_types_are_unknown(monkeypatch) 
 class Mine(METHODS["debgcd"]):
     """Built on a method with recipes."""
 
-    presets: ClassVar = {"default": {}, "brief": {"lam": 0.5, "train.epochs": 20}}
+    presets: ClassVar = {"default": {}, "brief": {"lam": 0.5, "adl": 7.0, "train.epochs": 20}}
     recipes: ClassVar = {"*": {"train.lr": 0.02, "method.adl": 3.0}, "cub": {"method.adl": 5.0}}
 
 
@@ -325,7 +303,7 @@ def test_a_method_brings_recipes_and_presets_and_inherits_none(own_methods) -> N
     assert recipe("heir", "cub") == {}
     assert default_experiment("heir", "cub").backbone.train_blocks == 1
     found = resolve("mine", "cub", "brief")
-    assert (found.method.lam, found.train.epochs, found.train.lr) == (0.5, 20, 0.02)
+    assert (found.method.lam, found.method.adl, found.train.epochs, found.train.lr) == (0.5, 7.0, 20, 0.02)
     assert resolve("mine", "cub", "brief", {"train.epochs": 3}).train.epochs == 3
     assert resolve("mine", "cub").train.epochs == 200
 
