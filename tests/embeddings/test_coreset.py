@@ -139,14 +139,6 @@ def test_hashes_depend_on_path_and_seed_alone() -> None:
     assert abs(drawn.mean() - 0.5) < 0.01
 
 
-def test_level_is_the_largest_that_fits() -> None:
-    for _ in range(20):
-        size, n = RNG.integers(0, 30, 12), int(RNG.integers(1, 300))
-        found = module.level_quota(size, n)
-        assert np.minimum(size, found).sum() <= n
-        assert n < np.minimum(size, found + 1).sum() or found == size.max()
-
-
 def obvious(cell: np.ndarray, number: np.ndarray, path: list[str], n: int) -> set[str]:
     """Round after round, each cell gives the row with its smallest hash; in the last one the smallest of all."""
     queues: dict[int, list[tuple[int, str]]] = {}

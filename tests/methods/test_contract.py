@@ -1,6 +1,4 @@
-"""What every method in METHODS owes: finite loss, a gradient for all that learns, discovery, round trips."""
-
-import dataclasses
+"""What every method in METHODS owes: no order of the batch, predictions that are well formed, round trips."""
 
 import pytest
 import torch
@@ -72,22 +70,6 @@ def start(method: Method, blobs: Blobs) -> None:
     method.before_epoch(method.stages()[-1], 0, blobs.images())
 
 
-@pytest.mark.parametrize("name", TRAINED)
-def test_every_parameter_gets_a_finite_gradient(name):
-    method, blobs = build(name), Blobs()
-    start(method, blobs)
-    batch = blobs.batch(method, torch.nn.Identity(), 0)
-    batch.features.requires_grad_()
-    terms = method.loss(batch, clock(method))
-    assert all(term.ndim == 0 and torch.isfinite(term) for term in terms.values())
-    torch.stack(list(terms.values())).sum().backward()
-    assert torch.isfinite(batch.features.grad).all()
-    for parameter_name, parameter in method.named_parameters():
-        if parameter.requires_grad:
-            assert parameter.grad is not None, parameter_name
-            assert torch.isfinite(parameter.grad).all(), parameter_name
-
-
 @pytest.mark.parametrize("name", ORDERLESS)
 def test_the_loss_does_not_depend_on_the_order_of_the_batch(name):
     method, blobs = build(name).double(), Blobs()
@@ -102,33 +84,6 @@ def test_the_loss_does_not_depend_on_the_order_of_the_batch(name):
         rows = (batch.label[order], batch.labelled[order], batch.image[order])
         found.append(method.loss(Batch(f[:, order], *rows, drawn), clock(method)))
     torch.testing.assert_close(*found, rtol=1e-9, atol=1e-9)
-
-
-@pytest.mark.parametrize("name", TRAINED)
-def test_a_short_training_finds_the_novel_categories(name):
-    """60 steps on six blobs: most unlabelled images end up in one category per class, far above chance (1/6)."""
-    from holotype.clustering.metrics import clustering_accuracy
-
-    method, blobs = build(name), Blobs()
-    encoder = torch.nn.Linear(16, 16)
-    torch.nn.init.eye_(encoder.weight)
-    start(method, blobs)
-    optimiser = torch.optim.SGD([*method.parameters(), *encoder.parameters()], lr=0.05, momentum=0.9)
-    for step in range(60):
-        terms = method.loss(blobs.batch(method, encoder, step), clock(method, step // 6))
-        optimiser.zero_grad()
-        torch.stack(list(terms.values())).sum().backward()
-        optimiser.step()
-        method.after_step()
-    method.eval()
-    with torch.no_grad():
-        seen = encoder(blobs.x)
-        method.finish(dataclasses.replace(blobs.images(), encode=lambda: seen))
-        placed = method.predict(seen)
-    hidden = ~blobs.labelled
-    found = clustering_accuracy(blobs.truth[hidden].numpy(), placed.category[hidden].numpy(), 3)
-    assert found.all > 0.6
-    assert found.old > 0.8
 
 
 @pytest.mark.parametrize("name", METHODS)

@@ -17,7 +17,6 @@ from holotype.results.describe import (
     describe_categories,
     note_bursts,
     relation_text,
-    rename_in_texts,
     renamed_categories,
     renamed_note,
     renamed_suggestion,
@@ -196,14 +195,6 @@ def test_a_known_class_whose_labelled_images_are_unread_is_judged_by_what_lies_i
     assert bag.signature[2] == pytest.approx(bag.cohesion, abs=1e-5)
 
 
-def test_the_category_beside_a_known_class_says_so(described) -> None:
-    beside = described.categories[3]
-    assert beside.words.startswith("closest to Sneaker 0.")
-    assert beside.suggested == "near Sneaker, new 1"
-    assert described.categories[0].suggested == "Sneaker"
-    assert "Sneaker" not in described.categories[0].words  # a class is not compared with itself
-
-
 def test_words_use_the_names_that_people_gave(described):
     named = describe_categories(**world(), called=[f"dear {name}" for name in KNOWN])
     for one, other in zip(described.categories, named.categories, strict=True):
@@ -298,26 +289,6 @@ NOWHERE = "like no known class in particular; nearest a.b -0.02 (before new-01 w
 )
 def test_renamed_classes_are_told_by_their_new_names_and_nothing_else_is_changed(words, names, now) -> None:
     assert renamed_words(words, names) == now
-
-
-def test_words_and_suggested_names_follow_the_known_classes() -> None:
-    """Of two that exchange their names each has its own; a new category is named by no words."""
-
-    def categories(first: str, second: str) -> list[Category]:
-        pairs = (("fox", first), ("dog", second))
-        known = [Category(id, name, "known", 1, suggested=id) for id, name in pairs]
-        new = {"new-01": "near fox, new 1", "new-02": "near dog, new 1", "new-03": "new 1"}
-        words = "closest to fox 0.71; unlike dog"
-        return known + [Category(id, "x", "novel", 1, words=words, suggested=to) for id, to in new.items()]
-
-    now = categories("dog", "fox")
-    rename_in_texts(now, categories("fox", "dog"))
-    assert [category.words for category in now][1:3] == ["", "closest to dog 0.71; unlike fox"]
-    assert [c.suggested for c in now] == ["dog", "fox", "near dog, new 1", "near fox, new 1", "new 1"]
-    now = categories("fox", "dog")
-    now[2].name = "wolf"
-    rename_in_texts(now, categories("fox", "dog"))
-    assert now[2].words == "closest to fox 0.71; unlike dog"
 
 
 def test_suggestions_and_notes_are_taken_whole() -> None:

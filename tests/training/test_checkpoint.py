@@ -1,6 +1,5 @@
 """Lines and states of a run: found again after a stop, none without a folder, one writer of several processes."""
 
-import errno
 import os
 
 import pytest
@@ -127,20 +126,6 @@ def test_a_kill_before_any_write_leaves_a_loadable_pair(tmp_path, monkeypatch, c
     assert loaded(tmp_path) in ((1.0, 1), (2.0, 2))
     save(tmp_path, 3)
     assert loaded(tmp_path) == (3.0, 3)
-
-
-def test_a_full_disk_is_said_and_the_state_before_stays(tmp_path, monkeypatch):
-    save(tmp_path, 1)
-
-    def full(*_):
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-
-    monkeypatch.setattr(os, "fsync", full)
-    with pytest.raises(InputError, match=r"No space left on device.*untouched"):
-        save(tmp_path, 2)
-    monkeypatch.undo()
-    assert loaded(tmp_path) == (1.0, 1)
-    assert not list(tmp_path.glob(".*.part"))
 
 
 def test_damage_is_reported_in_a_sentence_and_every_flipped_bit_is_noticed(tmp_path):

@@ -7,34 +7,11 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from holotype.errors import InputError, Stopped
+from holotype.errors import InputError
 from holotype.methods import Prediction
 from holotype.training.interleave import step_loop, train_in_turns
-from tests.cli.test_bad_input import pressed
 
 from .conftest import assert_equal_weights, weights
-from .stubs import ClustersAtTheEnd, TwoStages
-
-
-def test_loops_that_take_turns_end_as_they_would_alone(world):
-    """Different methods, seeds and lengths, one of them without a single step."""
-    plans = {
-        "simgcd s0": ("simgcd", {"seed": 0}),
-        "simgcd s1": ("simgcd", {"seed": 1, "epochs": 3}),
-        "two stages": (TwoStages, {"seed": 2}),
-        "clusters": (ClustersAtTheEnd, {"seed": 0, "epochs": 1}),
-        "kmeans": ("kmeans", {"seed": 0}),
-    }
-    together = {name: world.loop(method, **given) for name, (method, given) in plans.items()}
-    ended = train_in_turns(together)
-    assert sorted(ended) == sorted(plans)
-    assert next(iter(ended)) == "kmeans"  # has nothing to learn
-    for name, (method, given) in plans.items():
-        alone = world.loop(method, **given)
-        prediction = alone.fit()
-        assert_equal_weights(weights(together[name]), weights(alone))
-        assert torch.equal(ended[name].prediction().category, prediction.category)
-        assert ended[name].seconds > 0
 
 
 def test_a_loop_that_fails_does_not_end_the_others(world):
@@ -47,22 +24,6 @@ def test_a_loop_that_fails_does_not_end_the_others(world):
     alone = world.loop("simgcd", seed=1)
     alone.fit()
     assert_equal_weights(weights(sound), weights(alone))
-
-
-def test_a_stop_lets_every_loop_save_and_go_on_later(world, tmp_path, monkeypatch):
-    def make(part: str) -> dict:
-        return {str(seed): world.loop("simgcd", seed=seed, out=tmp_path / f"{part}{seed}") for seed in (0, 1)}
-
-    with monkeypatch.context() as patch:
-        patch.setattr("holotype.training.progress.StopRequest.__enter__", pressed)
-        ended = train_in_turns(make("stopped"))
-    assert [str(end.outcome) for end in ended.values()] == ["stage train, epoch 1 of 2, step 1"] * 2
-    assert all(isinstance(end.outcome, Stopped) for end in ended.values())
-    resumed, whole = make("stopped"), make("whole")
-    assert all(isinstance(end.outcome, Prediction) for end in train_in_turns(resumed).values())
-    train_in_turns(whole)
-    for seed in resumed:
-        assert_equal_weights(weights(resumed[seed]), weights(whole[seed]))
 
 
 NO_MEMORY = RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 9 TB")

@@ -1,15 +1,13 @@
 """Ctrl-C becomes a flag for as long as training lasts; the bar shows what it is given, or nothing at all."""
 
 import contextlib
-import io
 import os
 import signal
 
 import pytest
 
 from holotype.errors import Stopped, signal_of
-from holotype.training.progress import StopRequest, TrainingBar, score_line
-from holotype.utils.console import console_options
+from holotype.training.progress import StopRequest, TrainingBar
 
 
 @pytest.fixture
@@ -100,35 +98,3 @@ def test_a_bar_shows_stage_terms_and_lines_on_stderr_and_runs_share_one(capsys):
         assert bar.done == 4 + 1 + 1 + 1
     shown = capsys.readouterr().err
     assert all(word in shown for word in ("2 runs", "7/20", "s0: cls 0.123", "rpc s1: epoch 1: All 44.4"))
-
-
-def test_scores_in_a_line():
-    scores = {
-        "all": 0.4442,
-        "old": 0.6738,
-        "new": 0.328,
-        "n": 4496,
-        "nmi": 0.5,
-        "auroc": 0.5312,
-        "per_class": [],
-    }
-    assert score_line(scores) == "All 44.4, Old 67.4, New 32.8, AUROC 0.53"
-    assert score_line(scores | {"new": None, "auroc": float("nan")}) == "All 44.4, Old 67.4"
-    assert score_line({}) == ""
-
-
-@pytest.mark.parametrize("no_color", [True, False])
-def test_on_a_terminal_the_bar_moves(monkeypatch, no_color):
-    screen = io.StringIO()
-    screen.isatty = lambda: True
-    monkeypatch.setattr("sys.stderr", screen)
-    monkeypatch.setenv("TERM", "xterm-256color")
-    monkeypatch.delenv("NO_COLOR", raising=False)
-    with console_options(no_color=no_color), TrainingBar(True, "represent", 7) as bar:
-        bar.advance_to(2)
-        bar.step({"cls": Term()})
-        bar.say("epoch 1: all 0.500")
-    shown = screen.getvalue()
-    for word in ("represent", "3/7", "cls 0.123", "epoch 1: all 0.500", "\x1b["):
-        assert word in shown
-    assert ("\x1b[38;" in shown) is not no_color

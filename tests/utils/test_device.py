@@ -52,8 +52,3 @@ def test_a_line_says_where_threads_fight_over_processors(monkeypatch):
     assert module.threads_remark(gpu) == ""
     monkeypatch.setattr(torch, "get_num_threads", lambda: 1)
     assert module.threads_remark(cpu) == ""
-
-
-def test_what_others_keep_busy_is_measured_without_this_process(monkeypatch, tmp_path):
-    monkeypatch.setattr("builtins.open", lambda *_, **__: (_ for _ in ()).throw(FileNotFoundError()))
-    assert module.busy_elsewhere(0.0) == 0
