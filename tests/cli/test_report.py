@@ -8,7 +8,6 @@ import pandas as pd
 import pytest
 
 from holotype.discovery.plan import RoundConfig
-from holotype.discovery.rounds import replay_edits
 from holotype.results.discovery import Discovery, write_features
 from holotype.results.edits import Edit, edits_csv
 from holotype.results.review_queue import QUEUE_FILE, write_queue
@@ -91,18 +90,6 @@ def test_where_edits_label_everything_no_round_is_advised(first_round, report):
     said = report(run, Edit(RUN, "t", "reject", *last)).out
     assert "Every image is labelled or rejected now" in said
     assert "command again" not in said
-
-
-def test_labels_are_said_to_count_in_the_next_round_where_they_do(first_round, report):
-    """In a discovery, and only until a round was given them."""
-    run, first = first_round
-    one, two, *_ = first.images["path"][first.images["category_id"] == "new-01"]
-    edits = [("confirm", one, "", "new-01"), ("reject", two, "new-01", ""), ("rename", "", "new-01", "Hawk")]
-    assert "1 label and 1 rejected image count in the next round" in report(run, *edits).out
-    given = replay_edits(run).given
-    RoundConfig({}, {}, labels=given.labels, rejected=sorted(given.rejected)).save(run / "rounds" / "1")
-    said = report(run, *edits).out
-    assert ("3 edits, applied already;" in said, "next round" in said) == (True, False)
 
 
 def test_what_cannot_be_is_one_sentence(run, report, tmp_path):

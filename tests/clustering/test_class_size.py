@@ -149,8 +149,3 @@ def test_fewer_labels_and_classes_make_a_wider_range() -> None:
         found = measure_classes(*world(8, 30, n_known))
         assert found.k == pytest.approx(8, rel=0.25)
         assert found.spread >= 0.3 > measure_classes(*world(8, 30, 4)).spread
-
-
-KNOWN, NOVEL = 10, 10
-EQUAL = np.full(KNOWN, 60)
-TAIL = np.round(120 * 10.0 ** -np.linspace(0, 1, KNOWN)).astype(int)

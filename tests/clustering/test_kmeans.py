@@ -32,11 +32,9 @@ def blobs(n: int, k: int, dim: int, spread: float, dtype: torch.dtype = torch.fl
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize(
-    ("n", "k", "dim", "spread"), [(400, 5, 4, 0.3), (900, 30, 8, 0.6), (300, 7, 16, 1.5)]
-)
-def test_quality_matches_scikit_learn(n, k, dim, spread, dtype) -> None:
-    x = blobs(n, k, dim, spread, dtype)
+@pytest.mark.parametrize(("n", "k", "dim", "noise"), [(400, 5, 4, 0.3), (900, 30, 8, 0.6), (300, 7, 16, 1.5)])
+def test_quality_matches_scikit_learn(n, k, dim, noise, dtype) -> None:
+    x = blobs(n, k, dim, noise, dtype)
     ours = kmeans(x, k, generator=seeded())
     assert ours.centres.dtype == dtype
     oracle = KMeans(k, n_init=10, random_state=0).fit(x.numpy())

@@ -23,7 +23,7 @@ from holotype.data.datasets.registry import (
 )
 from holotype.data.decode import read_image
 from holotype.data.gcd_split import gcd_split, held_out
-from holotype.data.samplers import balanced_rows, keyed_generator, uniform_rows
+from holotype.data.samplers import balanced_rows, keyed_generator, keyed_uniforms, uniform_rows
 from holotype.data.table import Table
 from holotype.errors import InputError
 
@@ -330,3 +330,14 @@ def test_a_key_decides_the_numbers_and_rows_are_balanced_or_uniform() -> None:
     rows = uniform_rows(LABELLED, UNLABELLED, 120, keyed_generator("test"))
     assert sorted(rows.tolist()) == list(range(120))
     assert len(set(uniform_rows(LABELLED, UNLABELLED, 50, keyed_generator("test")).tolist())) == 50
+
+
+def test_keyed_uniforms_belong_to_their_own_keys() -> None:
+    keys = [bytes([i]) * 16 for i in range(200)]
+    some, all_ = keyed_uniforms(keys[50:], 3, "a", 1), keyed_uniforms(keys, 3, "a", 1)
+    assert torch.equal(some, all_[:, 50:])
+    assert not torch.equal(all_, keyed_uniforms(keys, 3, "a", 2))
+    assert float(all_.min()) >= 0
+    assert float(all_.max()) < 1
+    assert abs(float(all_.mean()) - 0.5) < 0.05
+    assert abs(float(torch.corrcoef(all_)[0, 1])) < 0.2

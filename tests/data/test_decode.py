@@ -238,7 +238,7 @@ def test_endings_decoders_and_the_documentation_agree(monkeypatch: pytest.Monkey
 
 
 @pytest.mark.parametrize("shape", [(3, 5, 4), (3, 5, 4, 3)])
-def test_npz(shape: tuple[int, ...], tmp_path: Path, monkeypatch) -> None:
+def test_npz(shape: tuple[int, ...], tmp_path: Path) -> None:
     images = np.random.default_rng(1).integers(0, 256, shape, dtype=np.uint8)
     np.savez(tmp_path / "a.npz", x=images)
     expected = images[2] if images.ndim == 4 else np.stack([images[2]] * 3, axis=-1)
@@ -253,10 +253,6 @@ def test_npz(shape: tuple[int, ...], tmp_path: Path, monkeypatch) -> None:
         np.savez(tmp_path / f"{number}.npz", **arrays)
         with pytest.raises(ImageProblem, match=f"{number}.npz"):
             read(f"{tmp_path}/{number}.npz#0")
-    monkeypatch.setattr(image_files, "LARGE_BYTES", 1000)
-    np.savez_compressed(tmp_path / "bomb.npz", x=np.zeros((9, 300, 300), np.uint8))
-    with pytest.raises(ImageProblem, match="unpacks to"):
-        read(f"{tmp_path}/bomb.npz#0")
 
 
 @pytest.mark.parametrize(("name", "header"), [("data_batch_1.bin", 1), ("train.bin", 2)])

@@ -139,10 +139,3 @@ def test_the_command_line(photos: Path, tmp_path: Path, holotype, tiny_backbone_
     assert "45 boxes in 41 pictures" in outcome.err
     placed = holotype("assign", tmp_path / "run", photos, *boxes, "--device", "cpu", "--no-progress")
     assert "44 images:" in placed.out
-    for words, says in (
-        (("--box-confidence", "0.5"), "--box-confidence says nothing without --boxes"),
-        ((*boxes, "--box-confidence", "high"), "--box-confidence must be a number"),
-        (("--boxes", photos / "none.json"), "of boxes does not exist"),
-    ):
-        refused = holotype("discover", photos, *words, "--out", tmp_path / "other", *how)
-        assert (refused.code, says in refused.err) == (2, True)

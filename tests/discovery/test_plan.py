@@ -185,29 +185,4 @@ def test_classes_that_edits_have_made_are_classes_enough(go, photos, tmp_path) -
     assert set(go(edits=edits).known) == {"green", novel}
 
 
-def test_a_list_of_labels_that_was_forgotten_once_takes_no_edit_away(go, photos, tmp_path, caplog) -> None:
-    """Folder names were labels for one round. Then images have again those that they had when people corrected them."""
-    listed, rows = tmp_path / "labels.csv", ["path,label"]
-    for number, path in enumerate(sorted(photos.glob("[gr]*/*.png"))):
-        to = photos / f"cam{number % 2}" / path.name
-        to.parent.mkdir(exist_ok=True)
-        rows.append(f"{to.relative_to(photos)},{path.parent.name}")
-        path.rename(to)
-    listed.write_text("\n".join(rows) + "\n")
-    moved, rejected = str(photos / "cam0" / "red-00.png"), str(photos / "cam1" / "red-01.png")
-    go(labels=listed)
-    edits = edits_file(tmp_path / "run", ("move", moved, "red", "green"), ("reject", rejected, "red", ""))
-
-    def places(**given: Path) -> list[str]:
-        return list(go(**given).images.set_index("path").category_id[[moved, rejected]])
-
-    assert places(labels=listed, edits=edits) == ["green", ""]
-    assert places() == ["cam0", "cam1"]
-    assert "newer than edits of the same images count instead: cam0/red-00.png" in caplog.text
-    assert "None of the images that had a label in round 2 keeps it" in caplog.text
-    for _ in range(2):
-        assert places(labels=listed) == ["green", ""]
-        assert "newer than edits" not in caplog.text
-
-
 # -- settings, and what cannot go on

@@ -242,12 +242,8 @@ def test_a_stopped_round_goes_on_with_as_many(run, squares_folder, small, three,
         ({"seeds": 2, "method": "simgcd"}, ("simgcd",), "2 trainings with the seeds 0 to 1, side by side", 0),
         ({"seeds": 2}, ("rpc", "uno"), "2 trainings with the seeds 0 to 1, rpc and uno in turn, side by", 0),
         ({"seeds": 2, "k": 2}, ("rpc",), "2 trainings with", 1),  # UNO+ needs a new category
-        (
-            {"seeds": 1, "k": 2, "method": "uno,rpc"},
-            ("rpc",),
-            "",
-            1,
-        ),  # another than the first: not without a word
+        # another than the first: not without a word
+        ({"seeds": 1, "k": 2, "method": "uno,rpc"}, ("rpc",), "", 1),
         ({"seeds": 1, "k": 2, "method": "rpc,uno"}, ("rpc",), "", 0),
     ],
 )

@@ -46,6 +46,7 @@ def photo(path: Path, exif: dict[int, str] | None = None, orientation: int = 1, 
 
 
 TAKEN = "2020:05:30 04:57:37"
+HOURS = timedelta(hours=3.5)
 NOON = datetime(2020, 5, 30, 4, 57, 37)
 
 
@@ -53,11 +54,7 @@ NOON = datetime(2020, 5, 30, 4, 57, 37)
     ("exif", "clock", "time"),
     [
         ({0x9003: TAKEN, 0x9011: "+02:00"}, CAMERA_CLOCK, NOON.replace(tzinfo=timezone(timedelta(hours=2)))),
-        (
-            {0x9003: TAKEN, 0x9011: "-03:30"},
-            CAMERA_CLOCK,
-            NOON.replace(tzinfo=timezone(-timedelta(hours=3.5))),
-        ),
+        ({0x9003: TAKEN, 0x9011: "-03:30"}, CAMERA_CLOCK, NOON.replace(tzinfo=timezone(-HOURS))),
         ({0x9004: f"{TAKEN}\0"}, CAMERA_CLOCK_NO_ZONE, NOON.astimezone()),
         ({0x9003: "0000:00:00 00:00:00"}, FILE_CLOCK, WRITTEN),
         ({0x9003: "yesterday"}, FILE_CLOCK, WRITTEN),

@@ -237,17 +237,12 @@ def trained_run(tmp_path_factory, squares_folder, tiny_backbone_file):
 
 
 def test_the_record_names_both_kinds_of_stages_and_the_exported_graph_is_the_encoder(trained_run) -> None:
-    folder, run, _, record = trained_run
+    folder, _, _, record = trained_run
     trained = load_model(folder, "cpu")
     parity = compare_outputs([parity_sample(trained, 5, 0)], TorchSession(trained))
     assert parity.sound
     assert parity.features < 1e-4
     assert record.made.mode == "cached 4+0 3 epochs, images 2 epochs"
-    assert record.made.epochs == 5
-    assert record.identity.views == "4+0"
-    stored = json.loads((folder / "scores.json").read_text())
-    assert stored["made"]["mode"] == record.made.mode
-    assert run.loop.position.counter == 5 * run.loop.steps
 
 
 def test_images_that_were_not_trained_on_go_through_the_methods_own_encoder(trained_run) -> None:

@@ -102,27 +102,11 @@ BAD: dict[str, tuple[str, dict[str, Any], str]] = {
     "no JSON": ("hf-hub:me/x", {"config__json": "{"}, "no JSON"),
     "no weights": ("hf-hub:me/x", {"config__json": timm_config(), "weights": None}, "no weights under any"),
     "half a configuration": ("hf-hub:me/x", {"open_clip_config__json": {"model_cfg": {}}}, "cannot be read"),
-    "strange settings": (
-        "hf-hub:me/x",
-        {"config__json": timm_config(model_args={"wheels": 4})},
-        "cannot build",
-    ),
+    "odd settings": ("hf-hub:me/x", {"config__json": timm_config(model_args={"wheels": 4})}, "cannot build"),
     "transformers' MAE": ("hf-hub:me/x", {"config__json": {"model_type": "vit_mae"}}, "not read here"),
-    "no such size": (
-        "hf-hub:me/x",
-        {"config__json": {"model_type": "dinov2", "hidden_size": 5}},
-        "cannot build",
-    ),
-    "ConvNet": (
-        "hf-hub:me/x",
-        {"config__json": {"architecture": "resnet18"}},
-        "not a plain vision transformer",
-    ),
-    "no mean": (
-        "hf-hub:me/x",
-        {"config__json": {"architecture": "vit_small_patch16_224"}},
-        "which mean and std",
-    ),
+    "no size": ("hf-hub:me/x", {"config__json": {"model_type": "dinov2", "hidden_size": 5}}, "cannot build"),
+    "ConvNet": ("hf-hub:me/x", {"config__json": {"architecture": "resnet18"}}, "not a plain vision trans"),
+    "no mean": ("hf-hub:me/x", {"config__json": {"architecture": "vit_small_patch16_224"}}, "which mean and"),
 }
 
 

@@ -241,6 +241,9 @@ def test_a_table_of_categories_tells_bursts_times_and_cameras() -> None:
     assert burst_counts(images[["category_id"]], ["fox"]) == {}
 
 
+NONE = "like no known class in particular"
+
+
 @pytest.mark.parametrize(
     ("signature", "usual", "words"),
     [
@@ -250,11 +253,7 @@ def test_a_table_of_categories_tells_bursts_times_and_cameras() -> None:
         ([0.71, np.nan, np.nan, np.nan], None, "closest to Sneaker 0.71"),
         ([np.nan] * 4, None, ""),
         # everything here is like a sneaker, and nothing like a bag: that is not worth a word
-        (
-            [0.71, 0.55, 0.05, 0.2],
-            [0.8, 0.1, 0.05, 0.9],
-            "like no known class in particular; nearest Sneaker 0.71",
-        ),
+        ([0.71, 0.55, 0.05, 0.2], [0.8, 0.1, 0.05, 0.9], f"{NONE}; nearest Sneaker 0.71"),
         ([0.71, 0.5, 0.3, 0.4], [0.4, 0.4, 0.0, 0.3], "closest to Sneaker 0.71"),
     ],
 )

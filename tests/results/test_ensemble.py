@@ -191,14 +191,10 @@ def test_what_comes_back_is_told() -> None:
     found = five_trainings()
     assert stability_text(found.category("new-01"), 5).startswith("Comes back in 5 of 5 trainings; 93 % of")
     assert stability_text(found.category("new-01"), 0) == ""
-    first, second, third, fourth = stability_summary(found)
-    assert first == "5 trainings vote; --effort changes it."
-    assert "seeds 0 to 4). The model of the one with seed 2, which agrees on 92 %" in second
+    _, second, third, fourth = stability_summary(found)
+    assert "seed 2, which agrees on 92 %" in second
     assert "in every training: 1 of 3." in third
     assert fourth.endswith("look twice: new-02 (2 of 5).")
-    facts = dataclasses.replace(found.facts, methods=("rpc", "uno", "gcd"), method="rpc")
-    turns = stability_summary(dataclasses.replace(found, facts=facts))[1]
-    assert "; rpc, uno and gcd in turn). The model of rpc with seed 2" in turns
     merged = apply_edits(found, [Edit("r", "t", "merge", "", "new-02", "new-01")]).discovery
     assert stability_text(merged.category("new-01"), 5) == ""  # it is another one now
     assert stability_text(merged.category("new-03"), 5) != ""
@@ -206,8 +202,6 @@ def test_what_comes_back_is_told() -> None:
     assert stability_summary(alone) == []  # k-means, without a step
     alone = dataclasses.replace(alone, facts=dataclasses.replace(alone.facts, steps=20))
     assert stability_summary(alone) == ["One training."]
-    of_train = dataclasses.replace(alone, facts=dataclasses.replace(alone.facts, round=0))
-    assert stability_summary(of_train) == []
 
 
 def test_the_best_pairs_in_sum_are_taken() -> None:

@@ -91,13 +91,17 @@ def test_runs_of_other_images_or_labels_are_not_compared(runs, squares_folder, t
             module.compare([runs[0][0], other.folder])
 
 
+@pytest.fixture
+def drawn(monkeypatch) -> list:
+    """The figures that are saved."""
+    figure, seen = pytest.importorskip("matplotlib.figure"), []
+    save = lambda self, path, **_: (seen.append(self), path.write_bytes(b"x"))  # noqa: E731
+    monkeypatch.setattr(figure.Figure, "savefig", save)
+    return seen
+
+
 @pytest.mark.parametrize(("number", "panels"), [(1, 4), (5, 3)])
-def test_a_plot_has_its_panels(holotype, runs, tmp_path, monkeypatch, number, panels):
-    figure = pytest.importorskip("matplotlib.figure")
-    drawn = []
-    monkeypatch.setattr(
-        figure.Figure, "savefig", lambda self, path, **_: (drawn.append(self), path.write_bytes(b"x"))
-    )
+def test_a_plot_has_its_panels(holotype, runs, tmp_path, drawn, number, panels):
     out = tmp_path / "plot.svg"
     outcome = holotype("plot", *[*runs[1], *runs[0]][:number], "--out", out)
     assert (outcome.code, outcome.out.strip(), out.is_file()) == (0, str(out), True)
@@ -109,11 +113,7 @@ def test_a_plot_has_its_panels(holotype, runs, tmp_path, monkeypatch, number, pa
     assert list(scores.lines[0].get_xdata()) == [1, 2, 3]
 
 
-def test_a_plot_of_a_run_without_scores_on_the_way_leaves_them_out(holotype, runs, tmp_path, monkeypatch):
-    figure, drawn = pytest.importorskip("matplotlib.figure"), []
-    monkeypatch.setattr(
-        figure.Figure, "savefig", lambda self, path, **_: (drawn.append(self), path.write_bytes(b"x"))
-    )
+def test_a_plot_of_a_run_without_scores_on_the_way_leaves_them_out(holotype, runs, tmp_path, drawn):
     assert holotype("plot", runs[0][0], "--out", tmp_path / "plot.svg").code == 0
     assert [axes.get_title() for axes in drawn[0].axes][1:2] == ["Scores over seeds"]
 

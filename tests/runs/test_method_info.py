@@ -5,7 +5,7 @@ from importlib.metadata import EntryPoint
 import pytest
 
 from holotype.errors import InputError
-from holotype.methods import METHODS, Stage, find_method
+from holotype.methods import METHODS, find_method
 from holotype.runs import method_info as module
 from holotype.runs.experiment import resolve, stages_of
 from holotype.runs.method_info import method_info, published_rows
@@ -74,12 +74,7 @@ def test_every_method_can_be_told() -> None:
     assert (module.recipe_title("*"), module.recipe_title("cub")) == ("all data sets", "cub")
 
 
-def test_stages_and_docstrings_in_words() -> None:
-    second = method_info("sptnet").stages[1]
-    assert module.stage_line(second, 20).endswith("100 epochs, 2 weak views; from whole images; not captured")
-    line = module.stage_line(method_info("rpc").stages[0], 200)
-    assert "2 weak and 1 strong views; from tokens; captured" in line
-    assert module.stage_line(Stage(epochs=7), 200).startswith("train: 7 epochs")
+def test_a_docstring_is_split_into_its_parts() -> None:
     doc = "Title: of it.\n\n    L = 0\n\nMore, that Differs not.\n\nDiffers, and why:\n  edges  are gone\nThe end."
     computes = "    L = 0\n\nMore, that Differs not."
     differs = "Differs, and why:\n  edges  are gone\nThe end."

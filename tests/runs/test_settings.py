@@ -229,13 +229,10 @@ def test_a_value_that_a_setting_cannot_have(key: str, value: object, rule: str) 
     assert str(refused.value).endswith(f"not {value!r}.")
 
 
-def test_a_group_is_no_value_and_a_warm_up_that_does_nothing_is_refused() -> None:
+def test_a_group_is_no_value() -> None:
     for key, value in (("train", 3), ("method.ova", "null")):
         with pytest.raises(InputError, match=f"{key} is a group of settings, not a value: {value!r}"):
             resolve("rpc", "cub", overrides={key: value})
-    with pytest.raises(InputError, match=r"train\.warmup has no effect on uno"):
-        resolve("uno", "cub", overrides={"train.warmup": 0.3})
-    assert resolve("simgcd", "cub", overrides={"train.warmup": 0.3}).train.warmup == 0.3
 
 
 @dataclasses.dataclass(frozen=True)

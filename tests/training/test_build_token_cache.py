@@ -216,12 +216,7 @@ def plan(device=0, host=0, disk=0, on=CUDA, wanted=WANTED, fixed=False, whole=N)
     ("room", "views", "level", "reason"),
     [
         ({"device": 25}, WANTED, "device", r"^$"),
-        (
-            {"device": 24, "host": 1000},
-            CacheViews(15, 8),
-            "device",
-            "500.0 kB for 16.8 views .* 480.0 kB of GPU",
-        ),
+        ({"device": 24, "host": 1000}, CacheViews(15, 8), "device", "500.0 kB for 16.8 views .* 480.0 kB"),
         ({"device": 13, "host": 1000}, CacheViews(8, 4), "device", "GPU"),
         ({"device": 7, "host": 1000}, CacheViews(4, 2), "device", "GPU"),
         ({"device": 6, "host": 25}, WANTED, "host", "the 120.0 kB of GPU memory$"),
@@ -229,12 +224,8 @@ def plan(device=0, host=0, disk=0, on=CUDA, wanted=WANTED, fixed=False, whole=N)
         ({"device": 6, "host": 6, "disk": 20}, CacheViews(13, 6), "disk", "or the 400.0 kB of disk space$"),
         ({"device": 1000, "host": 25, "on": CPU}, WANTED, "host", r"^$"),
         ({"host": 3, "disk": 1000, "on": CPU}, WANTED, "disk", "host memory$"),
-        (
-            {"device": 24, "host": 24, "disk": 25, "fixed": True},
-            WANTED,
-            "disk",
-            "GPU memory or",
-        ),  # a resumed run
+        # a resumed run
+        ({"device": 24, "host": 24, "disk": 25, "fixed": True}, WANTED, "disk", "GPU memory or"),
         ({"device": 4, "wanted": CacheViews(2, 1)}, CacheViews(2, 1), "device", r"^$"),
     ],
 )

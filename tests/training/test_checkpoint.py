@@ -75,10 +75,7 @@ def test_of_several_processes_the_first_writes_and_a_state_of_another_run_is_ref
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        *(
-            ({key: "x"}, "train from the start")
-            for key in ("epoch", "step", "begun", "seconds", "guard", "stage")
-        ),
+        *(({key: "x"}, "from the start") for key in ("epoch", "step", "begun", "seconds", "guard", "stage")),
         ({"tensors": "../other/state-00000001.safetensors"}, "lie in another folder"),
         ({"tensors": None}, "no training state: tensors is None"),
         ({"counter": "3"}, "no training state: counter is '3'"),

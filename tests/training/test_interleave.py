@@ -31,11 +31,7 @@ NO_MEMORY = RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried 
 
 @pytest.mark.parametrize(
     ("error", "where"),
-    [
-        (torch.OutOfMemoryError("CUDA out of memory."), "GPU"),
-        (MemoryError(), "memory"),
-        (NO_MEMORY, "memory"),
-    ],
+    [(torch.OutOfMemoryError("CUDA out of memory"), "GPU"), (MemoryError(), "memory"), (NO_MEMORY, "memory")],
 )
 def test_a_machine_without_memory_is_an_error_of_one_run(error, where):
     def runs_out(error):
