@@ -24,16 +24,6 @@ def folder(tmp_path: Path, monkeypatch) -> Path:
     return tmp_path / "holotype"
 
 
-def test_the_list_says_sizes_ages_and_what_for(holotype, folder: Path, monkeypatch) -> None:
-    head, *rows, total = holotype("cache").out.splitlines()
-    assert str(folder) in head
-    assert all(f"{BYTES} bytes" in row and " s " in row and "token cache" in row for row in rows)
-    assert (len(rows), f"{2 * BYTES} bytes in all" in total, "deletes all of it" in total) == (2, True, True)
-    assert holotype("cache", "--cache-dir", folder).out.splitlines()[-1] == total
-    monkeypatch.setattr(cache, "ENTRIES_SHOWN", 1)
-    assert "and 1 smaller one" in holotype("cache").out
-
-
 @pytest.mark.parametrize(("answer", "left"), [("y\n", 0), ("Yes\n", 0), ("n\n", 2), ("", 2), (None, 2)])
 def test_clearing_asks_first(holotype, folder: Path, monkeypatch, answer: str | None, left: int) -> None:
     """And says so where nobody is at the terminal."""

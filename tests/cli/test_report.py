@@ -1,13 +1,11 @@
 """`holotype report`: says what was applied and what could not be, and the page shows it."""
 
-import dataclasses
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
 
-from holotype.discovery.plan import RoundConfig
 from holotype.results.discovery import Discovery, write_features
 from holotype.results.edits import Edit, edits_csv
 from holotype.results.review_queue import QUEUE_FILE, write_queue
@@ -66,30 +64,6 @@ def test_edits_reach_the_page_the_assignments_and_the_log(run, report, holotype)
     assert "2 edits had been applied before." in report(run).out
     (run.parent / "none.csv").write_text(edits_csv([]))
     assert "there is no edit in it." in holotype("report", run, "--edits", run.parent / "none.csv").out
-
-
-@pytest.fixture
-def first_round(tmp_path) -> tuple[Path, Discovery]:
-    """The folder of a discovery that has come to the end of its first round, and what it found."""
-    run, first = tmp_path / "run", make_discovery(tmp_path, 40)
-    first.facts = dataclasses.replace(first.facts, round=1)
-    for folder in (run / "rounds" / "1", run):
-        first.save(folder)
-    RoundConfig({}, {}).save(run / "rounds" / "1")
-    (run / "rounds" / "1" / "scores.json").write_text("{}")
-    return run, first
-
-
-def test_where_edits_label_everything_no_round_is_advised(first_round, report):
-    """It would be refused: nothing is left to place."""
-    run, first = first_round
-    images = first.images[(first.images["label"] == "") & (first.images["problem"] == "")]
-    *rest, last = zip(images["path"], images["category_id"], strict=True)
-    said = report(run, *(("confirm", path, id, id or "x") for path, id in rest)).out
-    assert "run the holotype discover command again" in said
-    said = report(run, Edit(RUN, "t", "reject", *last)).out
-    assert "Every image is labelled or rejected now" in said
-    assert "command again" not in said
 
 
 def test_what_cannot_be_is_one_sentence(run, report, tmp_path):

@@ -163,25 +163,6 @@ def test_settings_decide_what_is_found(go, table, squares_folder, small, tmp_pat
     assert not (tmp_path / "other").exists()
 
 
-def test_names_may_be_anything_and_images_that_cannot_be_read_are_told(small, tmp_path) -> None:
-    """Spaces, quotes, HTML, Unicode and formulas, in folders and files: taken as they are, guarded in the CSV."""
-    colours = {"=cmd()": GREYS[:4], "<b>'Käfer'\" &amp;": GREYS[-4:], "unlabelled": GREYS[4:-4]}
-    folder, run = paint(tmp_path / "my photos #1", colours), tmp_path / "run"
-    (folder / "unlabelled" / "0.png").rename(folder / "unlabelled" / "a 'b' <i>ü %20 100%.png")
-    broken = folder / "unlabelled" / "broken.png"
-    broken.write_bytes(b"no picture")
-    found = discover_table(load_table(folder), small(), run, progress=False)
-    assert found.known == tuple(sorted(set(colours) - {"unlabelled"}))
-    assert set(found.images.label) == {"", *found.known}
-    assert all(Path(path).is_file() for path in found.images.path)
-    sheet = pd.read_csv(run / "assignments.csv", keep_default_na=False)
-    assert {"'=cmd()", "<b>'Käfer'\" &amp;"} <= set(sheet.category)
-    assert "<b>'Käfer'" not in (run / "report.html").read_text()
-    row = found.images.set_index("path").loc[str(broken)]
-    assert (row.category, row.kind, row.category_id) == ("", "", "")
-    assert "not an image" in row.problem
-
-
 # -- edits
 
 

@@ -259,6 +259,7 @@ def test_a_file_of_the_round_before_is_not_lost(tmp_path: Path) -> None:
     second = Discovery.load(round_folder(tmp_path, 2))
     category = second.category("new-02")
     category.words, category.suggested = "closest to new-01 0.50 and a 0.40", "near new-01, new 1"
+    second.images.loc[0, "note"] = "the model would say new-02"
     second.save(round_folder(tmp_path, 2))
     late = [
         edit("r-1", "rename", None, "new-02", "hats"),
@@ -276,6 +277,7 @@ def test_a_file_of_the_round_before_is_not_lost(tmp_path: Path) -> None:
         assert {c.id: c.name for c in found.categories} == {"a": "a", "new-01": "boots", "new-02": "hats"}
         assert found.category("new-02").words == "closest to boots 0.50 and a 0.40"
         assert found.category("new-02").suggested == "near boots, new 1"
+        assert found.images.note[0] == "the model would say hats"
 
 
 def test_what_a_late_file_takes_back_stays_taken_back(tmp_path: Path) -> None:

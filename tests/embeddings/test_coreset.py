@@ -196,19 +196,8 @@ def test_nearest_is_that_of_a_plain_loop(spread: float) -> None:
     assert cell.tolist() == [row.index(min(row)) for row in apart]
     np.testing.assert_allclose(distance, [min(row) for row in apart], rtol=1e-12)
     assert cell.tolist() == [int(nearest(x[row : row + 1], centres)[0][0]) for row in range(len(x))]
-
-
-def test_unit_rows_equal_centres_and_seeds() -> None:
-    x = unit_rows(np.array([[3.0, 4.0], [0.0, 0.0]], dtype=np.float16))
-    np.testing.assert_allclose(x, [[0.6, 0.8], [0.0, 0.0]], atol=1e-7)
-    assert x.dtype == np.float32
     cell, distance = nearest(unit_rows(np.ones((4, 3))), np.repeat(unit_rows(np.ones((1, 3))), 3, 0))
     assert (cell.tolist(), distance.tolist()) == ([0] * 4, [0.0] * 4)  # the first of several
-    x = unit_rows(RNG.normal(size=(200, 6)))
-    found = module.find_cell_centres(x, 9, 1)
-    assert found.shape == (9, 6)
-    assert np.array_equal(found, module.find_cell_centres(x, 9, 1))
-    assert np.array_equal(module.find_cell_centres(x, 200, 1), x)
 
 
 PATHS = ["fox/1.jpg", "unlabelled/2.jpg", "3.jpg", "hare/deep/4.jpg", "Unlabeled/5.jpg"]

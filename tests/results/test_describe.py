@@ -17,14 +17,12 @@ from holotype.results.describe import (
     describe_categories,
     note_bursts,
     relation_text,
-    renamed_categories,
     renamed_note,
     renamed_suggestion,
     renamed_words,
     suggest_names,
 )
 from holotype.results.discovery import Category
-from tests.discovery.made_round import made_discovery
 
 KNOWN = ("Sneaker", "Sandal", "Bag")
 IDS = [*KNOWN, "new-01", "new-02", "new-03"]
@@ -300,13 +298,3 @@ def test_suggestions_and_notes_are_taken_whole() -> None:
         assert renamed_note(f"{start}a", {"a": "Hats"}) == f"{start}Hats"
     for other in ("the model would say aa", "moved by hand", "a", ""):
         assert renamed_note(other, {"a": "Hats"}) == other
-
-
-def test_names_that_came_since_a_round_are_in_its_words_and_notes() -> None:
-    found = made_discovery("r", {"a": [0, 1, 2, 3], "new-01": [*range(4, 12)]})
-    found.category("new-01").words = "closest to a 0.50"
-    found.images.loc[0, "note"] = "the model would say new-01"
-    now = renamed_categories(found, {"a": "Hats", "new-01": "Owls"})
-    texts = [(one.category("new-01").words, one.images.note[0]) for one in (now, found)]
-    assert texts[0] == ("closest to Hats 0.50", "the model would say Owls")
-    assert texts[1] == ("closest to a 0.50", "the model would say new-01")

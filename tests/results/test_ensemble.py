@@ -103,17 +103,6 @@ def test_the_start_that_leads_to_most_votes_is_taken(monkeypatch) -> None:
     assert winning(vote_consensus(each, 0, 2), each) == 28
 
 
-def test_where_no_start_is_better_the_nearest_training_is_taken(monkeypatch) -> None:
-    """All five lead to the same votes; with one of them alone the outcome is the same to the last bit."""
-    each = [training(shuffled(spoilt(TRUE, 25, seed), seed), 0.5 + 0.1 * seed) for seed in range(5)]
-    found, every = vote_consensus(each, KNOWN, K), ensemble._initial_partitions
-    monkeypatch.setattr(ensemble, "_initial_partitions", lambda *given: every(*given)[:1])
-    alone = vote_consensus(each, KNOWN, K)
-    assert found.carrier == alone.carrier
-    for name in ("category", "share", "trainings", "agreed"):
-        np.testing.assert_array_equal(getattr(found, name), getattr(alone, name))
-
-
 @pytest.mark.parametrize("n_known", [0, KNOWN])
 def test_the_order_of_the_trainings_does_not_matter(n_known: int) -> None:
     random, k = np.random.default_rng(3), K if n_known else 2

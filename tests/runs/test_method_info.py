@@ -7,7 +7,6 @@ import pytest
 from holotype.errors import InputError
 from holotype.methods import METHODS, find_method
 from holotype.runs import method_info as module
-from holotype.runs.experiment import resolve, stages_of
 from holotype.runs.method_info import method_info, published_rows
 
 OWN = '''"""Mine: a method.
@@ -115,16 +114,3 @@ def test_plug_ins_are_listed_and_a_broken_one_breaks_nothing(own: str, monkeypat
     assert mine.name == "mine"
     assert "cannot be imported" in str(gone)
     assert "RuntimeError: no luck" in str(raises)
-
-
-def test_a_preset_says_what_it_costs():
-    """SPTNet's second stage is as long as its first in `short`, and five times as long else."""
-    found = method_info("sptnet")
-    lengths = {
-        name: sum(stage.length(200) for stage in stages_of(resolve("sptnet", "x", name)))
-        for name in ("default", "short")
-    }
-    times = lengths["short"] / lengths["default"]
-    assert found.costs["short"] == f"{times:.2g} times the views of the default"
-    assert method_info("gcd").costs["light"] == "trains as long as the default"
-    assert method_info("kmeans").costs == {}

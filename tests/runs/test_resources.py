@@ -11,7 +11,7 @@ from holotype.errors import InputError
 from holotype.methods import METHODS, Views
 from holotype.models.token_cache import CacheViews
 from holotype.runs import resources as module
-from holotype.runs.experiment import Experiment, stages_of
+from holotype.runs.experiment import Experiment
 from holotype.runs.resources import ResourceCache, load_data, requested_views
 from holotype.utils.memory import Budget
 from tests.conftest import draw_squares
@@ -137,18 +137,6 @@ def test_a_resumed_run_takes_an_open_cache_of_its_views(tiny, counted) -> None:
     ready.cache(CacheViews(6, 2), STRONG)
     ready.cache(wanted, STRONG, fixed=CacheViews(4, 2))
     assert counted.count("cache") == 5  # 4+2 was let go for 6+2
-
-
-def test_which_stages_draw_from_the_cache_is_told_where_they_differ(tiny, tmp_path, caplog) -> None:
-    caplog.set_level(logging.INFO)
-    for method in ("sptnet", "simgcd"):
-        experiment = tiny(method, cache_views="4+2")
-        (tmp_path / method).mkdir()
-        _, views = ResourceCache().get(experiment).take_cache(experiment, CacheViews(4, 2), tmp_path / method)
-        assert views == CacheViews(4, 0)
-        assert len(stages_of(experiment)) == (2 if method == "sptnet" else 1)
-    assert caplog.text.count("Of sptnet, simgcd draws from the token cache, and prompts takes images.") == 1
-    assert "Of simgcd" not in caplog.text
 
 
 def test_more_gpus_than_there_are_or_one_for_several_processes_is_refused(monkeypatch) -> None:

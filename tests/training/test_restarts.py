@@ -124,15 +124,6 @@ def test_a_state_written_after_the_restart_never_takes_the_place_of_one_before(w
     assert (tmp_path / before["tensors"]).read_bytes() == tensors
 
 
-@pytest.mark.parametrize("method", ["simgcd", "rpc"])
-def test_a_normal_run_is_left_alone(world, method):
-    loop = world.loop(method, epochs=14)
-    loop.fit()
-    assert loop.guard.restarts == []
-    assert loop.guard.course.epochs == 14
-    assert max(loop.guard.course.recent) < 0.3
-
-
 def test_without_the_guard_a_run_goes_on_and_ends_at_a_loss_that_is_no_number(world, tmp_path):
     """Of a run on its course nothing changes."""
     with pytest.raises(InputError, match="guard false"):
