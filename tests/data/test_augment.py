@@ -11,17 +11,7 @@ from torch import Tensor
 from torch.overrides import TorchFunctionMode
 from torch.utils._pytree import tree_leaves, tree_map
 
-from holotype.data.augment import (
-    IDENTITY,
-    OPERATIONS,
-    CropParams,
-    Recipe,
-    apply_recipe,
-    centre_crops,
-    draw_crops,
-    draw_recipe,
-    normalise,
-)
+from holotype.data import augment
 from holotype.errors import InputError
 
 SIZE = 36
@@ -48,11 +38,11 @@ def pictures(n: int, size: int = SIZE, seed: int = 0) -> Tensor:
     return torch.from_numpy(result).permute(0, 3, 1, 2)
 
 
-def recipe_of(name: str, magnitude: Tensor, sign: Tensor) -> Recipe:
+def recipe_of(name: str, magnitude: Tensor, sign: Tensor) -> augment.Recipe:
     """One operation for every row, with the Cutout square entirely outside the image."""
     n = len(magnitude)
-    return Recipe(
-        op=torch.full((n, 1), OPERATIONS.index(name)),
+    return augment.Recipe(
+        op=torch.full((n, 1), augment.OPERATIONS.index(name)),
         magnitude=magnitude[:, None],
         sign=sign[:, None],
         apply=torch.ones(n, 1, dtype=torch.bool),
@@ -90,14 +80,14 @@ PIL_OPERATIONS: dict[str, Callable[[Image.Image, float, int], Image.Image]] = {
 @pytest.mark.parametrize("name", PIL_OPERATIONS)
 def test_operation_equals_pillow_exactly(name: str, size: int) -> None:
     """Tolerance 0 for all of them, at every level and sign, fill included."""
-    assert set(OPERATIONS) == set(PIL_OPERATIONS)
-    assert OPERATIONS[IDENTITY] == "identity"
+    assert set(augment.OPERATIONS) == set(PIL_OPERATIONS)
+    assert augment.OPERATIONS[augment.IDENTITY] == "identity"
     cases = [(m, s) for m in LEVELS for s in (-1, 1)]
     magnitude = torch.tensor([m for m, _ in cases], dtype=torch.float64)
     sign = torch.tensor([s for _, s in cases])
     images = pictures(len(cases), size)
     before = images.clone()
-    result = apply_recipe(images, recipe_of(name, magnitude, sign))
+    result = augment.apply_recipe(images, recipe_of(name, magnitude, sign))
     assert torch.equal(images, before), "the input is left alone"
     for i, (m, s) in enumerate(cases):
         image = Image.fromarray(images[i].permute(1, 2, 0).contiguous().numpy())
@@ -118,13 +108,13 @@ def slow_cutout(image: np.ndarray, y: float, x: float) -> np.ndarray:
 def test_mixed_recipe_equals_the_slow_loop() -> None:
     n = 150
     images = pictures(n)
-    recipe = draw_recipe(n, torch.Generator().manual_seed(2), share="none")
-    result = apply_recipe(images, recipe)
+    recipe = augment.draw_recipe(n, torch.Generator().manual_seed(2), share="none")
+    result = augment.apply_recipe(images, recipe)
     for i in range(n):
         image = Image.fromarray(images[i].permute(1, 2, 0).contiguous().numpy())
         for slot in range(2):
             if recipe.apply[i, slot]:
-                operation = PIL_OPERATIONS[OPERATIONS[int(recipe.op[i, slot])]]
+                operation = PIL_OPERATIONS[augment.OPERATIONS[int(recipe.op[i, slot])]]
                 image = operation(image, float(recipe.magnitude[i, slot]), int(recipe.sign[i, slot]))
         expected = slow_cutout(np.asarray(image), *recipe.cutout[i].tolist())
         assert np.array_equal(result[i].permute(1, 2, 0).numpy(), expected), i
@@ -134,14 +124,14 @@ def test_recipes_are_shared_replayed_and_cut_into_rows() -> None:
     images, same = pictures(30), pictures(1).expand(30, -1, -1, -1)
     group = torch.arange(30) % 7
     for share, ids, kinds in (("none", None, 30), ("batch", None, 1), ("group", group, 7)):
-        recipe = draw_recipe(30, torch.Generator().manual_seed(3), share=share, group=ids)
-        whole = apply_recipe(images, recipe)
-        assert torch.equal(apply_recipe(images, recipe), whole)
+        recipe = augment.draw_recipe(30, torch.Generator().manual_seed(3), share=share, group=ids)
+        whole = augment.apply_recipe(images, recipe)
+        assert torch.equal(augment.apply_recipe(images, recipe), whole)
         for rows in (torch.tensor([29, 3, 3, 17, 0]), torch.arange(30) % 3 == 1):
-            assert torch.equal(apply_recipe(images[rows], recipe.take(rows)), whole[rows])
+            assert torch.equal(augment.apply_recipe(images[rows], recipe.take(rows)), whole[rows])
         assert len(recipe.cutout.unique(dim=0)) == kinds
         if kinds < 30:
-            assert len(apply_recipe(same, recipe).unique(dim=0)) == kinds
+            assert len(augment.apply_recipe(same, recipe).unique(dim=0)) == kinds
         for name in FIELDS if ids is not None else ():
             for one in group.unique():
                 inside = getattr(recipe, name)[group == one]
@@ -150,7 +140,7 @@ def test_recipes_are_shared_replayed_and_cut_into_rows() -> None:
 
 def test_draws_have_fixmatch_ranges() -> None:
     n = 20_000
-    recipe = draw_recipe(n, torch.Generator().manual_seed(0), share="none")
+    recipe = augment.draw_recipe(n, torch.Generator().manual_seed(0), share="none")
     assert recipe.op.shape == recipe.magnitude.shape == recipe.sign.shape == recipe.apply.shape == (n, 2)
     assert (torch.bincount(recipe.op.flatten(), minlength=14) / (2 * n) - 1 / 14).abs().max() < 0.006
     assert recipe.magnitude.unique().tolist() == LEVELS
@@ -186,40 +176,40 @@ class PretendedMps(TorchFunctionMode):
         return result
 
 
-@pytest.mark.parametrize("name", OPERATIONS)
+@pytest.mark.parametrize("name", augment.OPERATIONS)
 def test_a_device_without_float64_gives_the_same_pixels(name: str) -> None:
     images = pictures(20)
     magnitude, sign = torch.tensor(LEVELS * 2, dtype=torch.float64), torch.tensor([-1] * 10 + [1] * 10)
     recipe = recipe_of(name, magnitude, sign)
-    expected = apply_recipe(images, recipe)
+    expected = augment.apply_recipe(images, recipe)
     with PretendedMps():
-        found = apply_recipe(images.to(MPS), recipe)
+        found = augment.apply_recipe(images.to(MPS), recipe)
         assert found.device == MPS
         found = found.to(CPU)
     assert torch.equal(found, expected)
 
 
 def test_no_images_and_wrong_arguments() -> None:
-    empty = draw_recipe(0, torch.Generator(), share="none")
-    assert apply_recipe(pictures(4)[:0], empty).shape == (0, 3, SIZE, SIZE)
+    empty = augment.draw_recipe(0, torch.Generator(), share="none")
+    assert augment.apply_recipe(pictures(4)[:0], empty).shape == (0, 3, SIZE, SIZE)
     for share, group in (("group", None), ("batch", torch.arange(4)), ("group", torch.arange(3))):
         with pytest.raises(InputError, match="group"):
-            draw_recipe(4, torch.Generator(), share=share, group=group)
+            augment.draw_recipe(4, torch.Generator(), share=share, group=group)
     with pytest.raises(InputError, match="recipe is for 2"):
-        apply_recipe(pictures(4), draw_recipe(2, torch.Generator()))
+        augment.apply_recipe(pictures(4), augment.draw_recipe(2, torch.Generator()))
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 def test_the_gpu_gives_the_same_pixels_without_waiting() -> None:
     images = pictures(64)
-    recipe = draw_recipe(64, torch.Generator().manual_seed(0), share="none")
+    recipe = augment.draw_recipe(64, torch.Generator().manual_seed(0), share="none")
     on_gpu = images.cuda()
     torch.cuda.set_sync_debug_mode("error")
     try:
-        result = apply_recipe(on_gpu, recipe)
+        result = augment.apply_recipe(on_gpu, recipe)
     finally:
         torch.cuda.set_sync_debug_mode("default")
-    assert torch.equal(result.cpu(), apply_recipe(images, recipe))
+    assert torch.equal(result.cpu(), augment.apply_recipe(images, recipe))
 
 
 MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
@@ -228,7 +218,7 @@ MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 def test_draws_cover_every_position_evenly() -> None:
     n = 30_000
     height, width = torch.full((n,), 15), torch.full((n,), 20)
-    crops = draw_crops(height, width, 12, torch.Generator().manual_seed(0))
+    crops = augment.draw_crops(height, width, 12, torch.Generator().manual_seed(0))
     for values, count in ((crops.top, 4), (crops.left, 9), (crops.flip.long(), 2)):
         seen = torch.bincount(values, minlength=count).double()
         assert len(seen) == count, "outside the range"
@@ -241,10 +231,10 @@ def test_draws_cover_every_position_evenly() -> None:
 
 def test_too_small_an_image_is_named_and_crops_keep_their_rows_together() -> None:
     height = width = torch.tensor([40, 0])
-    for draw in (centre_crops, partial(draw_crops, generator=torch.Generator())):
+    for draw in (augment.centre_crops, partial(augment.draw_crops, generator=torch.Generator())):
         with pytest.raises(InputError, match="image 1 of the batch"):
             draw(height, width, 32)
-    crops = CropParams(torch.arange(5), torch.arange(5) * 10, torch.arange(5) % 2 == 0)
+    crops = augment.CropParams(torch.arange(5), torch.arange(5) * 10, torch.arange(5) % 2 == 0)
     some = crops.take(torch.tensor([4, 1])).to("cpu")
     assert len(some) == 2
     assert [some.top.tolist(), some.left.tolist(), some.flip.tolist()] == [[4, 1], [40, 10], [True, False]]
@@ -256,9 +246,9 @@ def test_normalise_is_the_formula(dtype: torch.dtype) -> None:
     mean, std = (torch.tensor(x, dtype=torch.float64).view(3, 1, 1) for x in (MEAN, STD))
     expected = (images.double() / 255 - mean) / std
     for arguments in ((MEAN, STD), (mean.flatten(), std.flatten())):
-        result = normalise(images, *arguments, dtype)
+        result = augment.normalise(images, *arguments, dtype)
         assert result.dtype == dtype
         tolerance = {torch.float64: 1e-14, torch.float32: 1e-6, torch.bfloat16: 0.02}[dtype]
         assert (result.double() - expected).abs().max() < tolerance
     batches = torch.stack([images, images.flip(0)])  # any leading shape
-    assert torch.equal(normalise(batches, MEAN, STD, dtype)[0], result)
+    assert torch.equal(augment.normalise(batches, MEAN, STD, dtype)[0], result)

@@ -3,40 +3,24 @@
 import numpy as np
 import pytest
 
-from holotype.results.lda import (
-    FAR_QUANTILE,
-    FLOOR,
-    FOLDS,
-    SHRINKAGE,
-    Centroids,
-    CrossFitLDA,
-    LDAStats,
-    LinearHead,
-    assign_folds,
-    can_calibrate,
-    center_rows,
-    log_pool,
-    own_class_share,
-    softmax,
-    unit_rows,
-)
+from holotype.results import lda
 from tests.results.test_calibration import K, world
 
 
 def test_shares_are_a_softmax_that_knows_of_nothing() -> None:
     logits = np.array([[1.0, 2.0, -np.inf], [800.0, 0.0, 1.0], [-np.inf, -np.inf, -np.inf]])
-    found = softmax(logits)
+    found = lda.softmax(logits)
     assert found[0] == pytest.approx([1 / (1 + np.e), np.e / (1 + np.e), 0])
     assert found[1] == pytest.approx([1, 0, 0])
     assert found[2].tolist() == [0, 0, 0]
-    assert own_class_share(logits, [1, 0, 2]) == pytest.approx([np.e / (1 + np.e), 1, 0])
+    assert lda.own_class_share(logits, [1, 0, 2]) == pytest.approx([np.e / (1 + np.e), 1, 0])
 
 
 def test_the_pool_is_the_root_of_both() -> None:
     p, v = np.array([[0.7, 0.2, 0.1]]), np.array([[0.0, 0.9, 0.1]])
-    both = np.sqrt((v + FLOOR) * p)
-    np.testing.assert_allclose(softmax(log_pool(np.log(p), v)), both / both.sum())
-    np.testing.assert_allclose(softmax(log_pool(np.log(p), np.full((1, 3), np.nan))), p)
+    both = np.sqrt((v + lda.FLOOR) * p)
+    np.testing.assert_allclose(lda.softmax(lda.log_pool(np.log(p), v)), both / both.sum())
+    np.testing.assert_allclose(lda.softmax(lda.log_pool(np.log(p), np.full((1, 3), np.nan))), p)
 
 
 def test_votes_make_an_image_likelier_where_they_are_and_less_elsewhere() -> None:
@@ -48,7 +32,7 @@ def test_votes_make_an_image_likelier_where_they_are_and_less_elsewhere() -> Non
             return np.eye(K)[self.category[images]]
 
     embedded, category, target, _ = world()
-    opinion = CrossFitLDA(embedded, category, K)
+    opinion = lda.CrossFitLDA(embedded, category, K)
     alone, heat = opinion.form(target), np.full(K, opinion.heat)
     for_it, against = opinion.own(heat, Cast(category)), opinion.own(heat, Cast((category + 1) % K))
     assert (for_it > against).all()
@@ -57,9 +41,9 @@ def test_votes_make_an_image_likelier_where_they_are_and_less_elsewhere() -> Non
 
 def test_every_category_is_spread_over_the_folds() -> None:
     placed = np.repeat([0, 1, -1, 2], [30, 3, 4, 25])
-    fold = assign_folds(placed, 4, np.random.default_rng(0))
+    fold = lda.assign_folds(placed, 4, np.random.default_rng(0))
     assert (fold[placed < 0] == -1).all()
-    assert np.bincount(fold[placed == 0]).tolist() == [3] * FOLDS
+    assert np.bincount(fold[placed == 0]).tolist() == [3] * lda.FOLDS
     assert len(set(fold[placed == 1])) == 3
 
 
@@ -67,11 +51,11 @@ def test_a_judge_scores_by_distance_to_means() -> None:
     """Against the formula, one image and one category at a time."""
     random = np.random.default_rng(0)
     u, category, weight = random.normal(size=(60, 4)), np.arange(60) % 3, random.uniform(0.1, 1, 60)
-    scores = LDAStats.of(u, category, weight, 4).judge().scores(u)
+    scores = lda.LDAStats.of(u, category, weight, 4).judge().scores(u)
     means = [np.average(u[category == c], axis=0, weights=weight[category == c]) for c in range(3)]
     rest = u - np.array(means)[category]
     scatter = (rest * weight[:, None]).T @ rest / weight.sum()
-    share = max(SHRINKAGE, 4 / 64)
+    share = max(lda.SHRINKAGE, 4 / 64)
     inverse = np.linalg.inv((1 - share) * scatter + share * np.trace(scatter) / 4 * np.eye(4))
     for row in range(0, 60, 7):
         expected = [
@@ -90,36 +74,36 @@ def test_the_judge_of_a_fold_is_the_one_that_the_other_folds_teach() -> None:
     embedded, category, target, _ = world()
     category = category.copy()
     category[7] = K
-    opinion = CrossFitLDA(embedded, category, K + 1)
+    opinion = lda.CrossFitLDA(embedded, category, K + 1)
     weight = np.where(target >= 0, 0.0, np.random.default_rng(0).uniform(0.01, 1, len(category)))
     opinion.learn(weight)
     u = opinion.unit(opinion.taught)
     for f, judge in enumerate(opinion.judges):
         rows = opinion.fold != f
-        alone = LDAStats.of(u[rows], category[rows], weight[rows], K + 1).judge()
+        alone = lda.LDAStats.of(u[rows], category[rows], weight[rows], K + 1).judge()
         np.testing.assert_allclose(judge.scores(u), alone.scores(u), rtol=1e-6, atol=1e-6)
     assert np.isneginf(opinion.judges[opinion.fold[7]].offset[K])
 
 
 def test_labels_are_enough_from_twenty_on() -> None:
     labels = ([0, 1] * 10, [0, 1] * 9 + [0], [0] * 30 + [1], [-1] * 5)
-    assert [can_calibrate(np.array(some)) for some in labels] == [True, False, False, False]
+    assert [lda.can_calibrate(np.array(some)) for some in labels] == [True, False, False, False]
 
 
 def test_what_is_kept_is_the_discriminant_that_all_folds_teach() -> None:
     """Against the formula with squares, at the temperature that was found. Neither length nor a shift matters."""
     embedded, category, target, _ = world()
-    opinion = CrossFitLDA(embedded, category, K + 1)  # of the last one there is no image
+    opinion = lda.CrossFitLDA(embedded, category, K + 1)  # of the last one there is no image
     opinion.form(target)
     kept = opinion.kept()
     new = embedded[:50] + np.random.default_rng(3).normal(0, 0.3, (50, embedded.shape[1]))
-    scores = opinion.whole.judge().scores(center_rows(new, opinion.middle))
+    scores = opinion.whole.judge().scores(lda.center_rows(new, opinion.middle))
     found = kept.shares(new)
     assert opinion.heat != 1
-    np.testing.assert_allclose(found, softmax(scores / opinion.heat), atol=1e-5)
+    np.testing.assert_allclose(found, lda.softmax(scores / opinion.heat), atol=1e-5)
     assert found.sum(axis=1) == pytest.approx(1)
     assert (found[:, K] == 0).all()
-    shifted = LinearHead(kept.middle + 5, kept.slope, kept.offset)
+    shifted = lda.LinearHead(kept.middle + 5, kept.slope, kept.offset)
     np.testing.assert_allclose(shifted.shares(new + 5), found, atol=1e-4)
     np.testing.assert_allclose(kept.shares(kept.middle + 3 * (new - kept.middle)), found, atol=1e-4)
 
@@ -127,7 +111,7 @@ def test_what_is_kept_is_the_discriminant_that_all_folds_teach() -> None:
 def test_it_knows_images_that_it_has_not_seen() -> None:
     embedded, category, target, _ = world()
     there = np.arange(len(category)) % 4 != 0
-    opinion = CrossFitLDA(embedded[there], category[there], K)
+    opinion = lda.CrossFitLDA(embedded[there], category[there], K)
     opinion.form(target[there])
     said = opinion.kept().shares(embedded[~there]).argmax(axis=1)
     assert (said == category[~there]).mean() > 0.8
@@ -151,8 +135,8 @@ CATEGORY = np.repeat([0, 1, 3], [300, 300, 1])  # category 2 has no image
 
 
 @pytest.fixture(scope="module")
-def centres() -> Centroids:
-    return Centroids.measure(FEATURES, CATEGORY, 4)
+def centres() -> lda.Centroids:
+    return lda.Centroids.measure(FEATURES, CATEGORY, 4)
 
 
 def test_centres_against_a_slow_loop(centres, monkeypatch) -> None:
@@ -162,16 +146,16 @@ def test_centres_against_a_slow_loop(centres, monkeypatch) -> None:
     assert list(centres.n) == [300, 300, 0, 1]
     assert not centres.mean[2].any()
     more = np.concatenate([FEATURES, np.full((2, DIM), np.nan), np.ones((1, DIM))])  # not placed, or not read
-    again = Centroids.measure(more, np.concatenate([CATEGORY, [0, -1, -1]]), 4)
+    again = lda.Centroids.measure(more, np.concatenate([CATEGORY, [0, -1, -1]]), 4)
     assert np.allclose(again.mean, centres.mean, atol=1e-6)
     monkeypatch.setattr("holotype.results.lda.CHUNK", 37)
-    again = Centroids.measure(FEATURES.astype(np.float32), CATEGORY, 4)
+    again = lda.Centroids.measure(FEATURES.astype(np.float32), CATEGORY, 4)
     assert np.allclose(again.mean, centres.mean, atol=1e-5)
     assert again.limit == pytest.approx(float(centres.limit), rel=1e-3)
 
 
 def test_the_distance_against_a_slow_loop(centres) -> None:
-    u = unit_rows(around(1, 5, 3))
+    u = lda.unit_rows(around(1, 5, 3))
     inverse = (centres.whiten @ centres.whiten.T).astype(np.float64)
     for row, found in zip(u, centres.distance(u), strict=True):
         steps = [(row - centres.mean[c], centres.n[c]) for c in (0, 1, 3)]
@@ -185,7 +169,7 @@ def test_what_fits(centres) -> None:
         return centres.judge(features, np.full(len(features), category))[2].mean()
 
     assert 0.97 < fit(around(0, 2000, 1), 0) < 1
-    assert 1 - centres.judge(FEATURES, CATEGORY)[2].mean() == pytest.approx(FAR_QUANTILE, abs=0.01)
+    assert 1 - centres.judge(FEATURES, CATEGORY)[2].mean() == pytest.approx(lda.FAR_QUANTILE, abs=0.01)
     assert fit(around(0, 50, 4), 1) > 0.9  # in the wrong category
     assert fit(around(2, 200, 2), 3) > 0.5  # there is room around a category of one image
     stranger = np.eye(1, DIM, 7)  # at a right angle to every category
@@ -201,8 +185,8 @@ def test_a_step_where_images_never_differ_is_a_long_one(centres) -> None:
     usual, odd = centres.mean[[0, 0]].copy()
     usual[1] += 0.4
     odd[-1] += 0.4
-    both = unit_rows(np.stack([usual, odd]))
-    near = both @ unit_rows(centres.mean[:1])[0]
+    both = lda.unit_rows(np.stack([usual, odd]))
+    near = both @ lda.unit_rows(centres.mean[:1])[0]
     assert near[0] == pytest.approx(near[1], abs=0.01)
     distance = centres.distance(both)
     assert distance[1] > 2 * distance[0]
@@ -212,7 +196,7 @@ def test_a_step_where_images_never_differ_is_a_long_one(centres) -> None:
 def test_typicality_is_the_share_that_is_no_nearer(centres) -> None:
     own = FEATURES[CATEGORY == 0]
     _, typicality, _ = centres.judge(own, np.zeros(len(own), dtype=int))
-    near = unit_rows(own) @ unit_rows(centres.mean[:1])[0]
+    near = lda.unit_rows(own) @ lda.unit_rows(centres.mean[:1])[0]
     assert np.abs(typicality - [(near <= value).mean() for value in near]).max() < 0.02
     assert centres.judge(centres.mean[:1], np.array([0]))[1][0] == 1
 
@@ -226,7 +210,7 @@ def test_typicality_is_the_share_that_is_no_nearer(centres) -> None:
     ],
 )
 def test_too_little_to_measure(features, category) -> None:
-    centres = Centroids.measure(features, np.array(category), 2)
+    centres = lda.Centroids.measure(features, np.array(category), 2)
     for name in ("mean", "whiten", "cosine"):
         assert np.isfinite(getattr(centres, name)).all()
     _, typicality, _ = centres.judge(np.ones((1, DIM)), np.array([0]))
