@@ -224,6 +224,7 @@ def discover(
     seed: int,
     work: Path,
     effort: str = NORMAL,
+    method: str | None = None,
 ) -> dict[str, Any]:
     """Discover a collection as it comes; one row of the record."""
     table, started = draw(spec, half, root), time.monotonic()
@@ -241,8 +242,8 @@ def discover(
         seen.append(words[-1])
         return place(*words)
 
-    config = DiscoverConfig(backbone=backbone, device=device, seed=100 * seed, effort=effort)
-    folder, bare = work / f"{spec.name}-{half}-{seed}", dataclasses.replace(table, truth=None)
+    config = DiscoverConfig(backbone=backbone, device=device, seed=100 * seed, effort=effort, method=method)
+    folder, bare = work / f"{spec.name}-{half}-{seed}{method or ''}", dataclasses.replace(table, truth=None)
     training_plan.train_side_by_side, round_runner.train_ensemble = train_side_by_side, train_ensemble
     try:
         with budget(spec):
@@ -258,6 +259,7 @@ def discover(
         "half": half,
         "seed": seed,
         "effort": effort,
+        **({"method": method} if method else {}),
         **dataclasses.asdict(spec),
         "images": len(table),
         "labelled": int(table.labelled.sum()),
@@ -452,6 +454,7 @@ def main(words: Sequence[str] | None = None) -> int:
     parser.add_argument("--only", nargs="+", help="names of collections, such as embedded0")
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--effort", default=NORMAL, help="as in holotype discover; in a record of its own")
+    parser.add_argument("--method", help="as in holotype discover; in a record of its own")
     parser.add_argument("--blank", action="store_true", help="take all labels away")
     parser.add_argument("--out", type=Path, default=Path("experiments/results/defaults.jsonl"))
     parser.add_argument(
@@ -463,18 +466,19 @@ def main(words: Sequence[str] | None = None) -> int:
     if not given.table:
         device = pick_device(given.device)
         made = run_facts("experiments/defaults.py", words, device)
-        there = {(row["name"], row["half"], row["seed"]) for row in rows}
+        there = {(row["name"], row["half"], row["seed"], row.get("method")) for row in rows}
         given.out.parent.mkdir(parents=True, exist_ok=True)
         networks = {"embedded": "embedded"} | ({"small": given.small} if given.small else {})
         chosen = [s for kind in networks for s in specs(kind, given.half)]
         chosen, one = (
             (chosen[:BLANK], discover_blank)
             if given.blank
-            else (chosen, partial(discover, effort=given.effort))
+            else (chosen, partial(discover, effort=given.effort, method=given.method))
         )
         for seed in range(given.seeds):
             for spec in chosen:
-                if (given.only and spec.name not in given.only) or (spec.name, given.half, seed) in there:
+                key = (spec.name, given.half, seed, given.method)
+                if (given.only and spec.name not in given.only) or key in there:
                     continue
                 row = one(spec, given.half, given.root, networks[spec.backbone], device, seed, given.work)
                 rows.append(row | {"made": made})
