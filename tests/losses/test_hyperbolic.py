@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from holotype.losses.ops import clip_norm, exp_at_centre, poincare_distance
+from holotype.losses.hyperbolic import clip_norm, exp_at_centre, poincare_distance
 
 
 @pytest.fixture

@@ -5,7 +5,7 @@ import torch
 
 from holotype.errors import InputError
 from holotype.losses.contrastive import info_nce, sup_con
-from holotype.losses.ops import exp_at_centre, poincare_distance
+from holotype.losses.hyperbolic import exp_at_centre, poincare_distance
 from holotype.methods import Progress, find_method
 
 from .test_compose import TASK, batch_for

@@ -25,7 +25,7 @@ from torch.nn import functional as F
 
 from holotype.config.parse import Positive
 from holotype.losses.contrastive import info_nce, sup_con
-from holotype.losses.ops import clip_norm, exp_at_centre, poincare_distance
+from holotype.losses.hyperbolic import clip_norm, exp_at_centre, poincare_distance
 from holotype.losses.self_expertise import cluster_contrast, smoothed_info_nce
 from holotype.methods.base import Batch, Method, Now, Progress, Stage, Task, Wrapper
 from holotype.methods.simgcd import TAU_S, TAU_U, SimGCD
