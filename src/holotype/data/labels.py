@@ -126,34 +126,14 @@ def read_list(file: Path) -> LabelFile:
 
 PATH_NAMES = (
     *("path", "file_name", "filename", "filepath", "file_path", "file", "image", "image_path", "image_name"),
-    *(
-        "img",
-        "photo",
-        "picture",
-        "dateiname",
-        "datei",
-        "pfad",
-        "bild",
-        "fichier",
-        "archivo",
-        "foto",
-        "bestand",
-    ),
+    *("img", "photo", "picture"),
+    *("dateiname", "datei", "pfad", "bild", "fichier", "archivo", "foto", "bestand"),
 )
 LABEL_NAMES = (
-    *("label", "labels", "class", "class_name", "classname", "category", "species", "taxon", "taxon_name"),
-    *(
-        "scientific_name",
-        "scientificname",
-        "klasse",
-        "art",
-        "kategorie",
-        "espece",
-        "espèce",
-        "classe",
-        "especie",
-    ),
-    "clase",
+    *("label", "labels", "class", "class_name", "classname", "category"),
+    *("species", "taxon", "scientific_name", "scientificname"),
+    *("klasse", "art", "kategorie", "taxon_name"),
+    *("espece", "espèce", "classe", "especie", "clase"),
 )
 """What people call the columns of images and of labels."""
 

@@ -322,14 +322,14 @@ def estimate_seconds(
         for method in methods[:trainings]
     ]
     pace = measure_throughput(table, backbone, compute)
-    views = [effective_views(each, requested_views(each)) for each in experiments]
-    filling = max(one.entries if one else 0 for one in views) * len(sample) * pace.trunk
+    caches = [effective_views(experiment, requested_views(experiment)) for experiment in experiments]
+    filling = max(views.entries if views else 0 for views in caches) * len(sample) * pace.trunk
     if device == "cpu":
         # tokens of other images are there since they were embedded (training/build_token_cache.py)
         filling *= new / len(table)
     # what is read for embedding is kept for training, unless a sample of the images trains
     reading = pace.reading * (len(table) - new if len(table) <= settings["sample"] else len(sample))
-    steps = [training_seconds(each, data, backbone, compute, pace) for each in experiments]
+    steps = [training_seconds(experiment, data, backbone, compute, pace) for experiment in experiments]
     turns = [*islice(cycle(steps), trainings)]
     if trainings > 1 and hide_labels(sample, config.seed) is not None:
         turns.append(steps[0])
@@ -377,8 +377,8 @@ def step_seconds(
     store = VectorStore(tokens.expand(len(table), -1), torch.zeros(len(table), 1, dtype=torch.long), problem)
     with torch.random.fork_rng(devices=[]):
         method = build_method(experiment, data, backbone)
-    network, few = replace(backbone, tail=copy.deepcopy(backbone.tail)), table.with_problems(problem)
-    loop = Loop(experiment.train, method, network, store, few, compute, seed=experiment.seed)
+    network, subset = replace(backbone, tail=copy.deepcopy(backbone.tail)), table.with_problems(problem)
+    loop = Loop(experiment.train, method, network, store, subset, compute, seed=experiment.seed)
     loop.position.stage, before, clock = place, logging.root.manager.disable, [time.monotonic()]
     logging.disable()  # what a method says of blank images is true of no others
     try:

@@ -19,8 +19,8 @@ OCCURRENCE_FILE, MEDIA_FILE = "occurrence.txt", "multimedia.txt"
 OCCURRENCE = {
     name: TERMS + name
     for name in (
-        *("occurrenceID", "basisOfRecord", "occurrenceStatus", "eventDate", "decimalLatitude"),
-        "decimalLongitude",
+        *("occurrenceID", "basisOfRecord", "occurrenceStatus", "eventDate"),
+        *("decimalLatitude", "decimalLongitude"),
         *("scientificName", "vernacularName", "verbatimIdentification", "identificationVerificationStatus"),
         *("identificationRemarks", "datasetName"),
     )
